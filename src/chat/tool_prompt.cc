@@ -11,10 +11,10 @@ namespace {
 constexpr std::string_view kMark = "probe-7c1d";  // a text that no template writes by itself
 
 // The rendered messages; "" if the template refuses them.
-std::string rendered(const ChatTemplate& chat, const Json& messages, const Json& tools = nullptr) {
+std::string rendered(const ChatTemplate& chat, const Json& messages) {
   TemplateOptions options;
   options.now = 0;
-  const auto pieces = chat.render(messages, tools, options);
+  const auto pieces = chat.render(messages, Json(), options);
   return pieces.ok() ? join(*pieces) : "";
 }
 
@@ -154,19 +154,6 @@ class ToolPrompt final : public ChatTemplate {
 };
 
 }  // namespace
-
-bool shows_tools(const ChatTemplate& chat) {
-  const Json parameters = {{"type", "object"}, {"properties", {{"key", {{"type", "string"}}}}}};
-  const Json tools =
-      Json::array({{{"type", "function"},
-                    {"function", {{"name", kMark}, {"description", "A"}, {"parameters", parameters}}}}});
-  for (const bool system : {false, true}) {  // some templates list them only in a system message
-    Json messages = Json::array({message_of("user", "A")});
-    if (system) messages.insert(messages.begin(), message_of("system", "S"));
-    if (rendered(chat, messages, tools).find(kMark) != std::string::npos) return true;
-  }
-  return false;
-}
 
 std::unique_ptr<const ChatTemplate> with_tool_prompt(const ChatTemplate& chat) {
   return std::make_unique<ToolPrompt>(chat);

@@ -5,11 +5,9 @@
 #include <memory>
 
 #include "jinja/chat_template.h"
+#include "output/output_format.h"
 
 namespace anabranch {
-
-// Whether the template shows the model its tools.
-bool shows_tools(const ChatTemplate& chat);
 
 // The same template with a generic tool format: the system prompt lists the tools and says how to call them,
 // and an assistant's calls are written in its turn as

@@ -57,12 +57,13 @@ Result<Answer> answer_with_tools(Partner& partner, ToolDesk* desk, Json& message
   size_t calls = messages.size();  // ids are unique within the conversation
   mcp::FailedCalls failed;
   for (bool last = false;;) {
-    wanted.may_call = !last;  // the tools stay in the prompt, so that the cached states fit
+    wanted.may_call = !last;  // the tools may stay in the prompt, so that the cached states fit
     if (desk && !last) {
       desk->refresh();
       wanted.tools = desk->functions();
     }
     TRY(Answer answer, partner.answer(messages, wanted, interrupt));
+    if (last) answer.calls.clear();  // of a server that does not know that none may be called
     budget.add_step(answer.usage.completion_tokens);
     std::vector<std::string> ids;
     for (size_t i = 0; i < answer.calls.size(); i++) ids.push_back(fmt::format("call_{}", ++calls));

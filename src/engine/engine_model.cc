@@ -155,10 +155,8 @@ void EngineModel::describe_tokens() {
   }
   think_tokens_.ends = loaded_.eos;
   think_tokens_.traits = token_traits_;
-  std::vector<std::string_view> openers = call_openers(format.tools);
-  // Calls of a template that shows no tools stand between these tags.
-  if (std::ranges::find(openers, kCallOpen) == openers.end()) openers.push_back(kCallOpen);
-  for (const auto opener : openers)
+  const ChatTemplate* chat = loaded_.chat_template.get();
+  for (const auto opener : call_openers(!chat || shows_tools(*chat) ? format.tools : ToolFormat::tagged))
     if (const auto id = tokenizer.find(opener)) call_tokens_.push_back(*id);
   std::sort(call_tokens_.begin(), call_tokens_.end());
   tokens_by_byte_ = TokensByByte(tokenizer, loaded_.model->spec().vocab);

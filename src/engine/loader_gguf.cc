@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kNoToken = 0xFFFFFFFF;  // as llama.cpp writes it
 
-// -> -1 for kNoToken, and of a number beyond int32_t the nearest one: no vocabulary has it. Throws
-// Json::exception if the number has a fraction, or could have one.
+// -> -1 for kNoToken, and for a number beyond int32_t one that no vocabulary has. Throws Json::exception if
+// the number has a fraction, or could have one.
 int32_t whole(const Json& number) {
   const int64_t value = number.get_ref<const Json::number_integer_t&>();
   if (value == kNoToken) return -1;

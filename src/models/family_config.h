@@ -114,6 +114,8 @@ struct LatentDefaults {
 };
 // Latent attention whose scores have the usual scale.
 LatentAttentionSpec read_latent_attention(ConfigReader& config, const LatentDefaults& defaults, int hidden);
+// An error if an odd number of dimensions turns.
+void require_pairs(ConfigReader& config, const LatentAttentionSpec& attention);
 // The scale of the scores, which a scaled rope's "mscale_all_dim" changes.
 float scale_of_scores(const Json& rope_parameters, float scale);
 // Which of `layers` layers are mixtures.

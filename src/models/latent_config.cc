@@ -119,8 +119,7 @@ void read_rope_and_scale(ConfigReader& c, const LatentMember& member, LatentAtte
                          ModelSpec& spec) {
   const Json parameters = rope_of(c, member);
   if (!member.long_context) require_whole_heads(c, parameters);
-  if (attention.turned_dim % 2 != 0)
-    c.invalid(fmt::format("qk_rope_head_dim is {}, but dimensions turn in pairs", attention.turned_dim));
+  require_pairs(c, attention);
   const RopeConfig out = read_rope(c, parameters, attention.turned_dim, 10000);
   spec.ropes = {out.rope};
   spec.context_length = std::max(spec.context_length, out.context_length);
@@ -183,6 +182,11 @@ float scale_of_scores(const Json& parameters, float scale) {
   const double factor = rope.number_or("factor", 1e-3, 1e6, 1);
   const double grown = factor <= 1 ? 1 : 0.1 * all * std::log(factor) + 1;
   return static_cast<float>(scale * grown * grown);
+}
+
+void require_pairs(ConfigReader& c, const LatentAttentionSpec& attention) {
+  if (attention.turned_dim % 2 != 0)
+    c.invalid(fmt::format("qk_rope_head_dim is {}, but dimensions turn in pairs", attention.turned_dim));
 }
 
 LatentAttentionSpec read_latent_attention(ConfigReader& c, const LatentDefaults& defaults, int hidden) {

@@ -39,6 +39,7 @@ ops::RecurrenceShape read_bounded_delta(ConfigReader& c, int heads) {
 LatentAttentionSpec read_gated_latent(ConfigReader& c, ModelSpec& spec) {
   LatentAttentionSpec attention = read_latent_attention(c, {0, 512, 128, 64, 128}, spec.hidden);
   attention.neighbours_turn = attention.head_gate = true;
+  require_pairs(c, attention);
   const Json rope = rope_parameters_of(c, "full_attention");
   attention.scale = scale_of_scores(rope, attention.scale);
   read_one_rope(c, rope, attention.turned_dim, 6e6, spec);

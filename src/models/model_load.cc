@@ -36,8 +36,8 @@ std::string unsplit_because(const ModelSpec& spec, int ranks) {
     if ((!a && !delta) || (delta && !delta->is_gated_delta()))
       return fmt::format("layer {} is neither attention nor Gated DeltaNet alone", i);
     const int heads = a ? a->kv_heads : delta->key_heads;
-    const int width =
-        a ? a->heads / a->kv_heads * a->head_dim : delta->value_heads / delta->key_heads * delta->value_dim;
+    const int of_value = !a ? delta->value_dim : a->value_dim > 0 ? a->value_dim : a->head_dim;
+    const int width = (a ? a->heads : delta->value_heads) / heads * of_value;
     if (!mlp) return fmt::format("layer {} is not an MLP alone", i);
     if (a && a->norms_all_heads) return fmt::format("the norms of layer {} are over all heads", i);
     if (heads < ranks) return fmt::format("layer {} has {} key heads", i, heads);

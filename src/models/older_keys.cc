@@ -12,10 +12,10 @@ struct KeyNames {
   const char *published, *usual;
 };
 
-// Gives published keys their usual names, where these are absent.
+// Gives published keys their usual names. Of a config with both, the published one counts, as there.
 Json renamed(Json config, std::initializer_list<KeyNames> names) {
   for (const auto& [published, usual] : names)
-    if (config.contains(published) && !config.contains(usual)) config[usual] = config[published];
+    if (config.contains(published)) config[usual] = config[published];
   return config;
 }
 

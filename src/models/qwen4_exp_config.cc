@@ -35,7 +35,7 @@ IndexedAttentionSpec read_indexed_attention(ConfigReader& c, const AttentionSpec
   if (c.integer("indexer_kv_heads", 1, 4096) != 1)
     c.unsupported("indexer_kv_heads", std::to_string(c.integer("indexer_kv_heads", 1, 4096)), "1 is");
   if (budget % out.ratio != 0) c.invalid("indexer_budget must be a multiple of indexer_compress_ratio");
-  if (turned > out.dim) c.invalid("indexer_head_dim is below the dimensions that turn");
+  if (turned + turned % 2 > out.dim) c.invalid("indexer_head_dim is below the dimensions that turn");
   out.blocks = budget / out.ratio;
   return out;
 }

@@ -91,7 +91,8 @@ std::vector<std::string> heads_of(const OutputFormat& format, const std::string&
     case ToolFormat::deepseek_json:
     case ToolFormat::kimi:
     case ToolFormat::solar:
-      if (const NameTags& tags = *name_tags(format.tools); plain_name && name.find(':') == name.npos)
+      if (const NameTags& tags = *name_tags(format.tools);
+          plain_name && (!tags.numbered || name.find(':') == name.npos))
         for (const std::string_view prefix : {tags.prefix, std::string_view()})
           heads.push_back(fmt::format("{}{}{}{}{}{}", kBlanks, tags.call_open,
                                       tags.id_end.empty() ? "" : kId + std::string(tags.id_end), prefix, name,

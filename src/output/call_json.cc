@@ -86,7 +86,8 @@ std::optional<Scan> CallScanner::json() {
     if (close == Scan::complete) closers = json_->missing();
   }
   if ((scan == Scan::complete || !closers.empty()) && take_calls(list_->unsent(text_, value_end), closers)) {
-    if (format_ == ToolFormat::mistral || !closers.empty()) return Scan::complete;
+    if (format_ == ToolFormat::mistral) return Scan::complete;
+    if (!closers.empty()) return calls_.empty() ? Scan::broken : Scan::complete;
     begin_ = at_;
     step_ = Step::after_json;
     return std::nullopt;

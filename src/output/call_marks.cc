@@ -76,12 +76,6 @@ std::vector<std::string_view> inner_tags(ToolFormat format) {
   return tags;
 }
 
-bool is_json_block(ToolFormat format) {
-  using enum ToolFormat;
-  return format == tagged || format == actions || format == calls_tag || format == toolcall ||
-         format == named_keys || format == gigachat || format == tools;
-}
-
 std::vector<std::string_view> call_openers(ToolFormat format) {
   const BlockMarks* row = row_of(format);
   if (!row) return {};

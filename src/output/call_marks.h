@@ -26,7 +26,7 @@ enum class ToolFormat {
   tools,     // <tools>{"name", "arguments"}</tools>: a slip of models of the format `tagged`
   // Objects, or a list of them, in JSON between marks.
   actions,     // <|START_ACTION|>[{"tool_name", "parameters"}]<|END_ACTION|> (Command R7B, Command A)
-  calls_tag,   // <tool_calls>[{"name", "arguments"}]</tool_calls> (Hunyuan, Apriel, Jamba, MiniMax-01)
+  calls_tag,   // <tool_calls>[{"name", "arguments"}]</tool_calls> (Hunyuan, Apriel, Jamba, MiniMax-M1)
   toolcall,    // <TOOLCALL>[{"name", "arguments"}]</TOOLCALL> (Nemotron Nano 2)
   named_keys,  // <|tools_prefix|>[{NAME: {...}}]<|tools_suffix|> (Apertus)
   gigachat,    // <|function_call|>{"name", "arguments"} (GigaChat 3.1)
@@ -94,8 +94,6 @@ bool is_whole_tag(std::string_view text);
 // The whole tags within calls of the format, beside those of block_marks(): they may be tokens.
 std::vector<std::string_view> inner_tags(ToolFormat format);
 
-// Calls in JSON, in a list or one after another, between the marks of block_marks().
-bool is_json_block(ToolFormat format);
 // Calls in Python's notation.
 inline bool is_python(ToolFormat format) {
   return format == ToolFormat::python || format == ToolFormat::lines;

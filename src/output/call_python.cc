@@ -78,7 +78,7 @@ std::optional<Scan> CallScanner::after_python() {
         step_ = Step::python_name;
         return std::nullopt;
       }
-      if (size == rest.size()) close = Scan::more;
+      if (size == rest.size() && end_ == TextEnd::none) close = Scan::more;
     }
   }
   if (close == Scan::broken) close = match(call_closer(format_));

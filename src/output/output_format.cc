@@ -87,6 +87,23 @@ OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& token
   return format;
 }
 
+bool shows_tools(const ChatTemplate& chat) {
+  constexpr const char* kName = "probe-7c1d";  // a text that no template writes by itself
+  const Json parameters = {{"type", "object"}, {"properties", {{"key", {{"type", "string"}}}}}};
+  const Json tools =
+      Json::array({{{"type", "function"},
+                    {"function", {{"name", kName}, {"description", "A"}, {"parameters", parameters}}}}});
+  TemplateOptions options;
+  options.now = 0;
+  const Json user = {{"role", "user"}, {"content", "A"}}, system = {{"role", "system"}, {"content", "S"}};
+  // Some templates list them only in a system message.
+  for (const Json& messages : {Json::array({user}), Json::array({system, user})}) {
+    const auto pieces = chat.render(messages, tools, options);
+    if (pieces.ok() && join(*pieces).find(kName) != std::string::npos) return true;
+  }
+  return false;
+}
+
 bool calls_open_with_token(const OutputFormat& format, const Tokenizer& tokenizer) {
   if (format.tools == ToolFormat::none || format.tools == ToolFormat::plain) return false;
   return format.tools == ToolFormat::messages || tokenizer.find(call_openers(format.tools)[0]).has_value();

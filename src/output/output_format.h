@@ -23,6 +23,10 @@ struct OutputFormat {
 // Finds the format from the template's rendering of a call, otherwise from the vocabulary. chat: may be null.
 OutputFormat find_output_format(const ChatTemplate* chat, const Tokenizer& tokenizer);
 
+// Whether the template shows the model its tools. If not, they are described in a format of our own
+// (chat/tool_prompt.h), whatever marks the template writes around calls.
+bool shows_tools(const ChatTemplate& chat);
+
 // Whether a call cannot begin without a token of its own, or a message's header: then calls can be forbidden.
 bool calls_open_with_token(const OutputFormat& format, const Tokenizer& tokenizer);
 // Tokens that mark thoughts, calls and their results. A grammar's text never contains them.

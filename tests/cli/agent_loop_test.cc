@@ -90,6 +90,8 @@ TEST_F(AgentLoop, AFailingCallThatIsRepeatedGetsNoMoreTools) {
   EXPECT_EQ(partner.may_call, (std::vector<bool>{true, true, false}));
   EXPECT_FALSE(partner.offered[1].is_null());
   EXPECT_EQ(partner.offered[2], partner.offered[1]) << "the prompt keeps its beginning";
+  // Calls of a server that does not know that none may be called would get no results.
+  EXPECT_FALSE(messages.back().contains("tool_calls"));
 }
 
 TEST_F(AgentLoop, ACallThatFailsOnceMayBeRepeatedWithOthers) {

@@ -70,5 +70,20 @@ TEST_F(EmulatedRows, AsOnTheCpu) {
   for (size_t i = 0; i < got.size(); i++) expect_close(got[i], wanted[i], 2e-5, fmt::format("op {}", i));
 }
 
+// A limit does not hide that a layer has overflowed.
+TEST_F(EmulatedRows, ClampsPassOnWhatIsNoNumber) {
+  const float none = std::nanf("");
+  for (const bool swish : {false, true}) {
+    const auto clamp = [&](float gate, float up) {
+      const Tensor y = clamped_glu(card().to_device(to_tensor({gate}, {1, 1})),
+                                   card().to_device(to_tensor({up}, {1, 1})), {1.3f, 2, swish});
+      return to_vector(to_host(y))[0];
+    };
+    EXPECT_TRUE(std::isnan(clamp(none, 1)));
+    EXPECT_TRUE(std::isnan(clamp(1, none)));
+    EXPECT_FALSE(std::isnan(clamp(9, -9)));
+  }
+}
+
 }  // namespace
 }  // namespace anabranch::ops

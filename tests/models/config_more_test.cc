@@ -161,8 +161,8 @@ std::vector<MemberFields> more_fields() {
       {"sarvam_moe",
        joined(afmoe, {{"n_routed_experts", 8}}),
        {{"head_dim", 32},
-        {"n_routed_experts", 6},
-        {"num_experts", 6, Use::no_matter},
+        {"n_routed_experts", 6, Use::no_matter},
+        {"num_experts", 6},
         {"n_shared_experts", 2},
         {"use_qk_norm", false},
         {"n_group", 4},
@@ -277,6 +277,11 @@ TEST(ConfigMore, OlderNames) {
     const auto usual = read(config), named = read(other);
     ASSERT_TRUE(named.ok()) << older << ": " << named.error().message;
     EXPECT_EQ(describe(*usual), describe(*named)) << older;
+    // Of both names the published one counts.
+    other[key] = config[key].is_boolean() ? Json(!config[key].get<bool>()) : Json(1);
+    const auto both = read(other);
+    ASSERT_TRUE(both.ok()) << older << ": " << both.error().message;
+    EXPECT_EQ(describe(*usual), describe(*both)) << older;
   };
   const Json exaone = base("exaone", {{"rms_norm_eps", 1e-3}});
   same(exaone, "num_hidden_layers", "num_layers");

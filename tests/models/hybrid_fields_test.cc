@@ -338,6 +338,7 @@ TEST(ConfigFields, Ling) {
                                                    {"num_expert_group", 2},
                                                    {"topk_group", 3},
                                                    {"score_function", "softmax", Use::refused},
+                                                   {"qk_rope_head_dim", 5, Use::refused},
                                                    {"num_nextn_predict_layers", 1, Use::no_matter}})
     expect_use(config, field);
 }

@@ -70,6 +70,7 @@ TEST(Qwen4Exp, FieldsOfItsConfig) {
                                        {"indexer_kv_heads", 2, Use::refused},
                                        {"indexer_head_dim", 20},
                                        {"indexer_head_dim", 12, Use::refused},
+                                       {"indexer_head_dim", 15, Use::refused},
                                        {"indexer_budget", 16},
                                        {"indexer_budget", 14, Use::refused},
                                        {"indexer_compress_ratio", 3},

@@ -10,6 +10,7 @@
 #include "ops/cpu/kernels_matrix.inl"
 //
 #include "base/cpu_info.h"
+#include "ops/cpu/dispatch.h"
 #include "ops/matrix_stand_in.h"
 #include "ops/testing.h"
 
@@ -21,7 +22,8 @@ namespace anabranch::ops {
 namespace {
 
 const bool registered = [] {
-  test_kernels().emplace("matrix-plain", *cpu::kernels_matrix_plain());
+  const cpu::MatrixKernels& plain = *cpu::kernels_matrix_plain();
+  test_kernels().emplace(plain.name, cpu::with_matrix_units(*cpu::kernels_portable(), plain));
   if (const cpu::CpuKernels* vnni = cpu::kernels_avx512_vnni(); vnni && cpu_info().avx512_vnni) {
     cpu::CpuKernels other = *vnni;
     other.name = "avx512-vnni, unpacking";

@@ -7,7 +7,7 @@
 
 namespace anabranch::ops::cpu {
 
-const CpuKernels* kernels_matrix_plain();
+const MatrixKernels* kernels_matrix_plain();
 // How often the calling thread's stand-in has been opened.
 int64_t times_matrix_opened();
 

@@ -40,7 +40,8 @@ TEST(Matrix, RowsAreRoundedAsElsewhere) {
     for (const int rows : {1, 15, 16, 17, 40})
       for (const int cols : {16, 64, 200, 640}) {
         const std::vector<float> x = inputs(rows, cols, seed++);
-        const Rounded got = round_rows(*cpu::kernels_matrix_plain(), x, rows, cols, group, cpu::kMatrixRows),
+        const Rounded got = round_rows(test_kernels().at("matrix-plain"), x, rows, cols, group,
+                                       cpu::kMatrixRows),
                       want = round_rows(*cpu::kernels_portable(), x, rows, cols, group, 1);
         const int x_group = std::max(group, 32), padded = (cols + x_group - 1) / x_group * x_group,
                   width = cpu::matrix_width(group), all = (rows + 15) / 16 * 16;
@@ -83,7 +84,7 @@ TEST(Matrix, IsUsedForManyRowsOfCodes) {
                dense = dense_matrix(40, 256, WeightKind::bf16, 3),
                short_groups = block_matrix(40, 256, 6, 16, true, 4);
   Device& device = cpu_device(1, false, "matrix-plain");
-  const int from = cpu::kernels_matrix_plain()->matrix_from;
+  const int from = cpu::kernels_matrix_plain()->from;
   EXPECT_EQ(times_opened(device, {&affine}, from - 1), 0);
   EXPECT_GT(times_opened(device, {&affine}, from), 0);
   EXPECT_GT(times_opened(device, {&affine, &table}, kMaxRows), 0);

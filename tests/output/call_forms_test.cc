@@ -137,6 +137,8 @@ TEST(CallForms, WhatOnlyLooksLikeACall) {
   expect_text(deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>" + std::string(300, 'n'));
   expect_text(deepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>3");
   expect_text(lines, "<function_calls>f is a tool</function_calls>");
+  // A last word is no beginning of a call.
+  expect_calls(lines, "<function_calls>f(limit=3)\nDone", {{"f", R"({"limit": 3})"}}, "Done");
 }
 
 // Names as models write them without their prefix and number.
@@ -201,7 +203,7 @@ TEST(ToolsTag, ACallOfAToolInIt) {
   expect_calls(ToolFormat::tagged, reads(call) + "<tool_call>\n" + call + "\n</tool_call>", {want, want});
   // Tools alone are text, and so are calls of what is no tool.
   for (const std::string& inside :
-       {tool, bare, tool + "\n" + tool, std::string("a list of tools"),
+       {tool, bare, tool + "\n" + tool, bare.substr(0, bare.size() - 1), std::string("a list of tools"),
         std::string("{\"name\": \"g\", \"arguments\": {}}"), std::string("{\"name\": \"f\"}"), std::string()})
     expect_text(ToolFormat::tagged, "Here: " + reads(inside) + " as asked");
   // Other formats have no such tags.

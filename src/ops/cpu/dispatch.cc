@@ -11,14 +11,15 @@
 namespace anabranch::ops::cpu {
 namespace {
 
-// Linux lets a process use AMX after it has asked: each thread's state then takes 8 KiB more.
-bool may_use_amx(const CpuInfo& cpu) {
+// Linux lets a process use AMX after it has asked. A thread's saved state grows by 8 KiB when it first uses
+// it.
+bool may_use_amx([[maybe_unused]] const CpuInfo& cpu) {
 #if defined(__linux__) && defined(__x86_64__)
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   static const bool granted = cpu.amx_int8 && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
   return granted;
 #else
-  return false && cpu.amx_int8;
+  return false;
 #endif
 }
 
@@ -35,13 +36,19 @@ const CpuKernels* vnni_kernels(const CpuInfo& cpu) {
   return &intel;
 }
 
+const CpuKernels* amx_kernels() {
+  if (!kernels_avx512_amx() || !kernels_avx512_vnni()) return nullptr;
+  static const CpuKernels amx = with_matrix_units(*kernels_avx512_vnni(), *kernels_avx512_amx());
+  return &amx;
+}
+
 std::vector<const CpuKernels*> runnable() {
   const CpuInfo& cpu = cpu_info();
   std::vector<const CpuKernels*> found;
   const auto offer = [&](bool can_run, const CpuKernels* kernels) {
     if (can_run && kernels) found.push_back(kernels);
   };
-  offer(may_use_amx(cpu), kernels_avx512_amx());
+  offer(may_use_amx(cpu), amx_kernels());
   offer(cpu.avx512_vnni, vnni_kernels(cpu));
   offer(cpu.avx512, kernels_avx512());
   offer(cpu.avx2, kernels_avx2());
@@ -51,6 +58,17 @@ std::vector<const CpuKernels*> runnable() {
 }
 
 }  // namespace
+
+CpuKernels with_matrix_units(CpuKernels kernels, const MatrixKernels& matrix) {
+  kernels.name = matrix.name;
+  kernels.unpacks_int8 = true;
+  kernels.matrix_from = matrix.from;
+  kernels.prepare_int8 = matrix.prepare_int8;
+  kernels.linear_scratch_bytes = matrix.linear_scratch_bytes;
+  kernels.linear_int8 = matrix.linear_int8;
+  kernels.peak_int8 = matrix.peak_int8;
+  return kernels;
+}
 
 std::vector<std::string> runnable_targets() {
   std::vector<std::string> names;

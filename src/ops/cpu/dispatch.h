@@ -9,6 +9,9 @@
 
 namespace anabranch::ops::cpu {
 
+// These kernels, with products on matrix units.
+CpuKernels with_matrix_units(CpuKernels kernels, const MatrixKernels& matrix);
+
 // The targets that this build has and this machine can run, best first: "avx512-amx", "avx512-vnni",
 // "avx512", "avx2", "neon", "portable".
 std::vector<std::string> runnable_targets();

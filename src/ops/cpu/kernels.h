@@ -60,7 +60,7 @@ struct Activations {
   float* x = nullptr;
 };
 
-constexpr int matrix_width(int group) {
+static constexpr int matrix_width(int group) {
   return group >= 64 ? 64 : 32;
 }
 
@@ -244,8 +244,19 @@ struct CpuKernels {
                        int64_t count);
 };
 
-// Null when this build lacks the target.
-const CpuKernels* kernels_avx512_amx();
+// What replaces kernels of another table where a processor has matrix units.
+struct MatrixKernels {
+  const char* name;
+  int from;  // CpuKernels::matrix_from
+  void (*prepare_int8)(const float* x, const Activations& out, int64_t begin, int64_t end);
+  int64_t (*linear_scratch_bytes)(const PackedMatrix& weight, int64_t tiles);
+  void (*linear_int8)(const LinearTask& task);
+  double (*peak_int8)(int64_t rounds);
+};
+
+// Null when this build lacks the target. These functions run on every machine: they only return the address
+// of a constant.
+const MatrixKernels* kernels_avx512_amx();
 const CpuKernels* kernels_avx512_vnni();
 const CpuKernels* kernels_avx512();
 const CpuKernels* kernels_avx2();

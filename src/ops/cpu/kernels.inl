@@ -29,7 +29,7 @@ namespace ANABRANCH_TARGET {
 #include "ops/cpu/kernels_rows.h"
 #include "ops/cpu/kernels_streams.h"
 
-static const CpuKernels kTable = {
+static constinit const CpuKernels kTable = {
     .name = ANABRANCH_TARGET_NAME,
     .tile_rows = kTile,
     .tall_rows = kTallTile,

@@ -107,7 +107,7 @@ static void prepare_int8(const float* x, const Activations& a, int64_t begin, in
   }
 }
 
-static void prepare_f32(const float* x, const Activations& a, int64_t begin, int64_t end) {
+[[maybe_unused]] static void prepare_f32(const float* x, const Activations& a, int64_t begin, int64_t end) {
   for (int64_t m = begin; m < end; m++) {
     const int64_t tile = m / a.tile, h = tile_height(a, tile), i = m - tile * a.tile;
     const float* row = x + m * a.cols;

@@ -1,7 +1,8 @@
-// A table of kernels with products on matrix units, which has all else from another table. Who includes this
-// defines ANABRANCH_TARGET (a namespace), ANABRANCH_TARGET_NAME, ANABRANCH_TABLE (the function that returns the
-// table), ANABRANCH_BASE (the other table), ANABRANCH_MATRIX (a header like matrix_amx.h) and
-// ANABRANCH_MATRIX_FROM (see CpuKernels::matrix_from). As for kernels.inl, everything is static.
+// Products on matrix units, in a table of their own; with_matrix_units() puts them beside the other kernels.
+// Before including this file, define ANABRANCH_TARGET (a namespace), ANABRANCH_TARGET_NAME, ANABRANCH_TABLE (the
+// function that returns the table), ANABRANCH_BASE (the table of the other kernels), ANABRANCH_MATRIX (a header
+// like matrix_amx.h) and ANABRANCH_MATRIX_FROM (see CpuKernels::matrix_from). As for kernels.inl, everything is
+// static.
 #include <stdint.h>
 
 #include "ops/cpu/kernels.h"
@@ -48,24 +49,18 @@ static double peak_matrix(int64_t rounds) {
   return 4 * 2.0 * 16 * 16 * 64 * static_cast<double>(turns);
 }
 
-static CpuKernels make_table() {
-  CpuKernels k = *base_table();
-  k.name = ANABRANCH_TARGET_NAME;
-  k.unpacks_int8 = true;
-  k.matrix_from = ANABRANCH_MATRIX_FROM;
-  k.prepare_int8 = prepare_matrix;
-  k.prepare_f32 = prepare_f32;
-  k.linear_scratch_bytes = scratch_bytes;
-  k.linear_int8 = linear_int8;
-  k.peak_int8 = peak_matrix;
-  return k;
-}
+static constinit const MatrixKernels kTable = {
+    .name = ANABRANCH_TARGET_NAME,
+    .from = ANABRANCH_MATRIX_FROM,
+    .prepare_int8 = prepare_matrix,
+    .linear_scratch_bytes = scratch_bytes,
+    .linear_int8 = linear_int8,
+    .peak_int8 = peak_matrix,
+};
 }  // namespace ANABRANCH_TARGET
 
-const CpuKernels* ANABRANCH_TABLE() {
-  if (!ANABRANCH_TARGET::base_table()) return nullptr;
-  static const CpuKernels table = ANABRANCH_TARGET::make_table();
-  return &table;
+const MatrixKernels* ANABRANCH_TABLE() {
+  return &ANABRANCH_TARGET::kTable;
 }
 
 }  // namespace anabranch::ops::cpu

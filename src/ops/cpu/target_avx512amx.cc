@@ -1,6 +1,6 @@
 #include "ops/cpu/kernels.h"
 
-// Clang 14 names the first otherwise.
+// Clang 14 defines __AMXINT8__ instead of __AMX_INT8__.
 #if (defined(__AMX_INT8__) || defined(__AMXINT8__)) && defined(__AVX512VNNI__) && defined(__AVX512BW__) && \
     defined(__F16C__)
 #define ANABRANCH_TARGET avx512_amx
@@ -12,7 +12,7 @@
 #include "ops/cpu/kernels_matrix.inl"
 #else
 namespace anabranch::ops::cpu {
-const CpuKernels* kernels_avx512_amx() {
+const MatrixKernels* kernels_avx512_amx() {
   return nullptr;
 }
 }  // namespace anabranch::ops::cpu

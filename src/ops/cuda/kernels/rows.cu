@@ -149,13 +149,14 @@ DEVICE float xielu(const PairArgs& p, float x) {
   if (x > 0.0f) return positive * x * x + linear * x;
   return (expm1f(fminf(x, near)) - x) * negative + linear * x;
 }
+// Not fminf() and fmaxf(), which turn what is no number into a limit.
+DEVICE float at_most(float x, float limit) { return x > limit ? limit : x; }
+DEVICE float clamped(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
 DEVICE float clamped_glu(float gate, float up, float alpha, float limit) {
-  gate = fminf(gate, limit), up = fminf(fmaxf(up, -limit), limit);
-  return gate * sigmoid(alpha * gate) * (up + 1.0f);
+  gate = at_most(gate, limit);
+  return gate * sigmoid(alpha * gate) * (clamped(up, limit) + 1.0f);
 }
-DEVICE float clamped_silu(float gate, float up, float limit) {
-  return fminf(silu(gate), limit) * fminf(fmaxf(up, -limit), limit);
-}
+DEVICE float clamped_silu(float gate, float up, float limit) { return at_most(silu(gate), limit) * clamped(up, limit); }
 KERNEL pairs(const __grid_constant__ PairArgs p) {
   wait_for_previous();
   let_next_start();
