@@ -30,6 +30,19 @@ TEST(CallHeads, ANameEndsWhereItsFormEndsIt) {
   EXPECT_EQ(read(heads, "\nget>", "<function="), Step::broken);
 }
 
+// Only where a number follows the name, ":" ends it.
+TEST(CallHeads, NamesWithAColon) {
+  const auto tools = tools_named({"files:read"});
+  const auto reads = [&](ToolFormat format, const char* opener, const char* text) {
+    return read(CallHeads({.tools = format}, tools), text, opener);
+  };
+  EXPECT_EQ(
+      reads(ToolFormat::deepseek, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>files:read<｜tool▁sep｜>"),
+      Step::complete);
+  EXPECT_EQ(reads(ToolFormat::kimi, "<|tool_calls_section_begin|>", "<|tool_call_begin|>functions.files:0"),
+            Step::broken);
+}
+
 TEST(CallHeads, ShortNamesAreNames) {
   const CallHeads heads({.tools = ToolFormat::tagged}, tools_named({"s__get", "s__set", "t__set"}));
   EXPECT_EQ(read(heads, "<function=get>"), Step::complete);
