@@ -1,6 +1,7 @@
 #include "ops/cuda/linear.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "ops/arguments.h"
@@ -25,7 +26,7 @@ int input_tiles(int inputs) {
 struct Product {
   RecordFormat format;
   LinearArgs args{};
-  ProductAdds adds{};
+  std::shared_ptr<ProductAdds> adds = {};  // null: nothing
 };
 
 // Counts units of work: a unit is `rows` rows of a matrix; with SwiGLU, of both matrices.
@@ -82,8 +83,8 @@ GemvShape gemv_shape(const DeviceInfo& card, const Product& product, int row_til
   const int now = std::min(args.rows, 8 * row_tiles), most = normed           ? 16 / args.plain.warps
                                                              : args.rows <= 4 ? 4
                                                                               : 8 * row_tiles;
-  const int sums = (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4 +
-                   (adds.parts > 0 ? 4 * kAddedNumbers : 0);
+  const int sums =
+      (row_tiles == 1 ? 2 : 1) * 16 * 8 * (tiles * 16 + kSumsPad) * 4 + (adds ? 4 * kAddedNumbers : 0);
   const auto beside = [&](int rows) { return sums + (normed ? args.input_tiles * rows * kXStride : 0); };
   const auto slot = [&](int rows) {
     return s.steps * (16 * tiles * record_bytes(f) + (normed ? 0 : own_segments(args) * rows * kXStride));
@@ -111,8 +112,7 @@ GemvShape gemv_shape(const DeviceInfo& card, const Product& product, bool swiglu
 
 void launch_gemv(CudaDevice& on, const Product& product, const GemvShape& s, bool swiglu) {
   const RecordFormat& f = product.format;
-  AdaptedLinearArgs both{product.args, product.adds};
-  LinearArgs& args = both.linear;
+  LinearArgs args = product.args;
   count_gemv_units(args, swiglu, s.tiles);
   constexpr int kEarlyBytes = 64 << 10;  // at least one slot; more would delay x, fewer leave memory idle
   args.early = std::max(1, kEarlyBytes / (s.steps * 16 * s.tiles * record_bytes(f)));
@@ -124,10 +124,11 @@ void launch_gemv(CudaDevice& on, const Product& product, const GemvShape& s, boo
                             .stages = s.stages,
                             .lane_inputs = s.normed,
                             .ranks = args.segments.ranks};
-  const bool adds = product.adds.parts > 0;
-  on.launch({variant, adds}, adds ? "gemv_low_rank" : "gemv",
-            {static_cast<unsigned>(std::min(args.units, on.info().multiprocessors))}, kGemvThreads,
-            static_cast<unsigned>(s.shared_bytes), &both);
+  const auto blocks = static_cast<unsigned>(std::min(args.units, on.info().multiprocessors));
+  const auto shared_bytes = static_cast<unsigned>(s.shared_bytes);
+  if (!product.adds) return on.launch(variant, "gemv", {blocks}, kGemvThreads, shared_bytes, &args);
+  const AdaptedLinearArgs both{args, *product.adds};
+  on.launch({variant, true}, "gemv_low_rank", {blocks}, kGemvThreads, shared_bytes, &both);
 }
 
 void run_gemv(CudaDevice& on, Product product, bool swiglu) {
@@ -254,9 +255,10 @@ bool adds_in_blocks(int rows, std::span<const LowRankProduct> products) {
 
 // The parts of the launch's next matrix.
 void add_parts(CudaDevice& on, std::span<const LowRankRows> parts, Product& to) {
-  ProductAdds& adds = to.adds;
   for (const LowRankRows& part : parts) {
     if (part.count == 0) continue;
+    if (!to.adds) to.adds = std::make_shared<ProductAdds>();
+    ProductAdds& adds = *to.adds;
     const int rank = part.up.shape(1);
     adds.part[adds.parts++] = {on.data(part.z, "linear_low_rank") + part.first,
                                on.data(part.up, "linear_low_rank"),
@@ -269,7 +271,7 @@ void add_parts(CudaDevice& on, std::span<const LowRankRows> parts, Product& to) 
                                adds.numbers};
     adds.numbers += part.count * rank;
   }
-  adds.end[to.args.matrices] = adds.parts;
+  if (to.adds) to.adds->end[to.args.matrices] = to.adds->parts;
 }
 
 // y_i = x W_i^T (+ residual); matrices of one format share a launch. parts: what is added to y_i.
