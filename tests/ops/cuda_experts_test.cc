@@ -4,27 +4,13 @@
 
 #include "ops/cuda/device.h"
 #include "ops/expert_mixtures.h"
-#include "ops/open.h"
+#include "ops/opened_card.h"
 #include "ops/table.h"
 
 namespace anabranch::ops {
 namespace {
 
-class CudaExperts : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (cuda_unsupported().empty()) opened = open_device({.name = "cuda"}).value();
-  }
-  static void TearDownTestSuite() { opened.reset(); }
-  void SetUp() override {
-    if (!opened) GTEST_SKIP() << cuda_unsupported();
-  }
-  static Device& card() { return *opened; }
-  static Tensor on_card(const Tensor& x) { return opened->to_device(x); }
-
- private:
-  static inline std::unique_ptr<Device> opened;
-};
+using CudaExperts = OpenedCard;
 
 std::vector<int32_t> experts_of(const Routing& routing) {
   const Tensor host = to_host(routing.experts);

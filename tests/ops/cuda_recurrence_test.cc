@@ -1,24 +1,11 @@
 // Recurrences of every rule and short convolutions on CUDA, skipped where there is no device.
-#include "ops/open.h"
+#include "ops/opened_card.h"
 #include "ops/recurrence_cases.h"
 
 namespace anabranch::ops {
 namespace {
 
-class CudaRecurrence : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    if (cuda_unsupported().empty()) opened = open_device({.name = "cuda"}).value();
-  }
-  static void TearDownTestSuite() { opened.reset(); }
-  void SetUp() override {
-    if (!opened) GTEST_SKIP() << cuda_unsupported();
-  }
-  static Device& card() { return *opened; }
-
- private:
-  static inline std::unique_ptr<Device> opened;
-};
+using CudaRecurrence = OpenedCard;
 
 TEST_F(CudaRecurrence, EqualsReference) {
   for (const auto& s : kRecurrenceShapes) expect_recurrence_like_reference(card(), s);
