@@ -263,7 +263,11 @@ void DiskStore::Impl::bad_file(const DiskRecord& record, const struct stat& info
     removed = unlink_same(path, info) || ::access(path.c_str(), F_OK) != 0;
   const std::lock_guard lock(mutex);
   if (removed) {
-    known_files.erase(record.key);
+    if (const auto known = known_files.find(record.key); known != known_files.end()) {
+      stats.files -= std::min<uint64_t>(stats.files, 1);
+      stats.bytes -= std::min(stats.bytes, known->second.record.bytes);
+      known_files.erase(known);
+    }
     missing.emplace(record.key, record);
   }
   if (error.kind == ErrorKind::not_found) return;

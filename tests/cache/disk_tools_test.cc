@@ -79,7 +79,7 @@ TEST(DiskToolsTest, AboutSaysWhatAFingerprintIsOf) {
   const TemporaryDirectory directory;
   const std::string folder = folder_path(directory.path(), kFingerprint);
   const auto heads = chain(1, 2);
-  auto store = open_store(directory.path(), [](DiskOptions& o) { o.about = "model tiny\x1b[31m\n"; });
+  auto store = open_store(directory.path(), [](DiskOptions& o) { o.about = "model tiny\x1b[31m\x7f\n"; });
   store->drain();
   EXPECT_EQ(read_about(folder), "");  // nothing is kept yet
   store->put(heads[0], sections_of(heads[0], 3000));

@@ -60,6 +60,12 @@ TEST(PrefixTree, FindsTheLongestPointAndWhatIsShared) {
   EXPECT_EQ(in_tail.next, nullptr);
   ASSERT_TRUE(in_tail.overhang);
   EXPECT_EQ(in_tail.overhang->length(), 560);
+  // One that goes on behind what it shares in another way than all that is kept.
+  const auto apart = tree.find(kRoot, joined(tokens_of(256), tokens_of(300, 9000)), 555);
+  EXPECT_EQ(apart.shared, 256);
+  EXPECT_EQ(apart.next, nullptr);
+  EXPECT_EQ(apart.overhang, nullptr);
+  EXPECT_EQ(in_block.overhang, nullptr) << "the block shares more than the point's tail";
   // A short prompt, and another root.
   EXPECT_EQ(tree.find(kRoot, tokens_of(20), 19).shared, 20);
   EXPECT_EQ(tree.find(root_key(fingerprint_of("test"), "salt"), tokens_of(600), 599).node, nullptr);
@@ -111,6 +117,34 @@ TEST(PrefixTree, UseKeeps) {
   tree.evict(219);
   EXPECT_TRUE(tree.find(kRoot, joined(left, left), 599).snapshot);
   EXPECT_FALSE(tree.find(kRoot, joined(gone, gone), 599).snapshot);
+}
+
+// So that what other workers sent does not leave before all else.
+TEST(PrefixTree, WhatIsNewCountsAsUsed) {
+  PrefixTree tree;
+  for (int i = 0; i < 4; i++) keep(tree, tokens_of(300, 10000 * i));
+  tree.evict(220);
+  const auto& used = keep(tree, tokens_of(300, 50000));
+  EXPECT_GT(used.clock, 0);
+  tree.evict(110);
+  EXPECT_TRUE(tree.find(kRoot, joined(tokens_of(300, 50000), tokens_of(1)), 300).snapshot);
+}
+
+// A point does not pay for the blocks that others need, too.
+TEST(PrefixTree, SharedBlocksAreNobodysCost) {
+  PrefixTree tree;
+  auto& root = tree.add_root(kRoot);
+  const auto tokens = tokens_of(712), lone = tokens_of(300, 50000);
+  auto& shared = tree.add_block(root, std::span(tokens).first(256), data(), 1000);
+  auto& own = tree.add_block(shared, std::span(tokens).subspan(256, 256), data(), 10);
+  tree.add_snapshot(shared, std::span(tokens).subspan(256, 44), data(), 10);
+  tree.add_snapshot(own, std::span(tokens).subspan(512), data(), 10);
+  auto& apart = tree.add_block(root, std::span(lone).first(256), data(), 10);
+  tree.add_snapshot(apart, std::span(lone).subspan(256), data(), 10);
+  tree.evict(tree.bytes() - 1);
+  EXPECT_EQ(tree.find(kRoot, joined(lone, lone), 599).snapshot, nullptr);
+  EXPECT_TRUE(tree.find(kRoot, tokens, 300).snapshot);
+  EXPECT_EQ(tree.find(kRoot, joined(tokens, lone), 1000).snapshot->length(), 712);
 }
 
 PrefixTree::Node& last_block(PrefixTree& tree, const std::vector<int>& tokens) {

@@ -417,6 +417,14 @@ TEST(SequenceState, DropsBlocksBehindAWindow) {
   state.commit(1);
   EXPECT_EQ(state.length(), 556);
   EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  state.restore(snapshot);
+  append(254);
+  state.open();
+  for (const int layer : {0, 1, 2}) ops::kv_append(state.attention(layer).kv, rows, rows);
+  state.advance(3);
+  state.commit(3);
+  EXPECT_EQ(state.length(), 812);
+  EXPECT_EQ(dropped(state.attention(0).kv), 2) << "a draft moves the window, too";
   // What may be taken back keeps the blocks that it would need again.
   state.restore(snapshot);
   append(255);
@@ -424,6 +432,7 @@ TEST(SequenceState, DropsBlocksBehindAWindow) {
   state.remember();
   append(1);
   EXPECT_EQ(dropped(state.attention(0).kv), 1);
+  EXPECT_EQ(dropped(std::get<ops::PagedKv>(state.snapshot().layers[0])), 2) << "nobody takes back a snapshot";
   state.take_back();
   EXPECT_EQ(state.length(), 810);
   append(1);
