@@ -32,13 +32,17 @@ struct LowRankValues {
 // An adapter of random values.
 class RandomAdapter {
  public:
-  // strength: about how large the changes are, compared with the model's weights.
-  RandomAdapter(const TinyModel& model, unsigned seed, int rank, float strength = 0.3f) : rank_(rank) {
+  // strength: about how large the changes are, compared with the model's weights. without: parts of the names
+  // of modules that it leaves out.
+  RandomAdapter(const TinyModel& model, unsigned seed, int rank, float strength = 0.3f,
+                const std::vector<std::string>& without = {})
+      : rank_(rank) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     const auto checkpoint = Checkpoint::open(model.path());
     for (const TensorInfo& tensor : (*checkpoint)->tensors()) {
-      if (!adapts(tensor.name)) continue;
+      const auto is_part = [&](const std::string& part) { return tensor.name.find(part) != part.npos; };
+      if (!adapts(tensor.name) || std::ranges::any_of(without, is_part)) continue;
       LowRankValues values{tensor.shape.at(0), tensor.shape.at(1), {}, {}};
       for (int64_t i = 0; i < rank * values.in; i++)
         values.down.push_back(normal(random) / std::sqrt(static_cast<float>(values.in)));

@@ -148,6 +148,15 @@ TEST_F(Embedding, LogProbabilitiesOfAPromptWithoutAnAnswer) {
   EXPECT_EQ(got.finish, FinishReason::length);
   EXPECT_EQ(got.usage.completion_tokens, 0);
   expect_same_logprobs(got.prompt_logprobs, want_[4].prompt_logprobs);
+  for (const TokenLogprobs& one : got.prompt_logprobs)
+    EXPECT_TRUE(one.top.empty()) << "nobody asked for others";
+}
+
+TEST_F(Embedding, TheOptionSaysWhatAModelDoesNot) {
+  EngineOptions options = options_of(model_, 64);
+  EXPECT_FALSE(engine_with(options, false)->info().pooling);
+  options.pooling = Pooling::mean;
+  EXPECT_EQ(engine_with(options, false)->info().pooling, Pooling::mean);
 }
 
 TEST_F(Embedding, ACancelledTextHasNone) {

@@ -1,4 +1,5 @@
 // Prompts with images: Transformers' answers, whatever happens while the images are encoded and read.
+#include <atomic>
 #include <filesystem>
 #include <future>
 
@@ -250,6 +251,24 @@ TEST(EngineImages, AnImageWhoseKeptStateIsGoneIsEncodedAgain) {
   }
 }
 
+// The same weights may see pixels that are normalised in another way.
+TEST(EngineImages, StatesOfOtherPixelsAreNotUsed) {
+  const SeeingModel model("qwen3_5_vision");
+  const TempDir dir;
+  EngineOptions options = options_of(model, true);
+  options.cache.directory = dir.file("states");
+  const auto cached = [&] {
+    return run_to_end(*engine_with(options, false), picture_request(5, 10)).last.usage.cached_tokens;
+  };
+  EXPECT_EQ(cached(), 0);
+  EXPECT_GT(cached(), 0);
+  const std::string file = model.path() + "/preprocessor_config.json";
+  Json config = parse_json(read_file(file, 1 << 20).value()).value();
+  config["image_mean"] = {0.4, 0.5, 0.6};
+  model.write("preprocessor_config.json", config.dump());
+  EXPECT_EQ(cached(), 0);
+}
+
 // Of two requests with one image that come together.
 TEST(EngineImages, AnImageIsEncodedOnce) {
   const SeeingModel model("qwen3_5_vision");
@@ -271,9 +290,67 @@ TEST(EngineImages, AnImageIsEncodedOnce) {
     EXPECT_TRUE(encoder.idle() || encoder.first() != id);
     return count;
   };
-  EXPECT_GT(pieces(1), 1);
+  EXPECT_GT(pieces(1), 2) << "its layers one by one";
   EXPECT_EQ(pieces(2), 1) << "nothing is left to encode";
   EXPECT_TRUE(encoder.idle());
+}
+
+// An image is kept for its tenant, and one that a kept state covers is not encoded.
+TEST(EngineImages, AnImageIsKeptUnderItsSalt) {
+  const SeeingModel model("qwen3_5_vision");
+  const auto device = ops::open_device({.threads = 1}).value();
+  const auto checkpoint = Checkpoint::open(model.path()).value();
+  const auto tower = VisionTower::load(*checkpoint, *device).value();
+  const ImageProcessor processor = image_processor_of(*checkpoint).value();
+  ImageEncoder encoder(*tower, processor, *device, std::make_unique<ImageStore>(ImageStoreOptions{}));
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  const auto is_encoded = [&](const std::string& salt, int covered) {
+    Request request = picture_request(5);
+    request.cache_salt = salt;
+    sequences.push_back(
+        std::make_unique<Sequence>(sequences.size() + 1, std::move(request), [](const Event&) {}));
+    Sequence& sequence = *sequences.back();
+    sequence.images = images_of(sequence.request, tower.get());
+    encoder.add(sequence, covered);
+    const bool encoded = !encoder.work(0);
+    while (!encoder.idle()) encoder.work(1);
+    EXPECT_EQ(sequence.images->images[0].embeddings.empty(), covered > 0);
+    return encoded;
+  };
+  EXPECT_FALSE(is_encoded("mine", 70)) << "its tokens are the prompt's 30th to 69th";
+  EXPECT_TRUE(is_encoded("mine", 0));
+  EXPECT_FALSE(is_encoded("mine", 0));
+  EXPECT_FALSE(is_encoded("mine", 70));
+  for (const char* other : {"", "theirs"}) EXPECT_TRUE(is_encoded(other, 0)) << other;
+}
+
+// Beside a stream, an image is encoded in parts between its tokens.
+TEST(EngineImages, AStreamGoesOnWhileImagesAreEncoded) {
+  const SeeingModel model("qwen3_5_vision");
+  const auto engine = engine_with(options_of(model), false);
+  Collector collector;
+  std::atomic<int> streamed{0};
+  int before = 0, after = 0;
+  const Sink counts = [&, to = collector.sink(0)](const Event& event) {
+    streamed += static_cast<int>(event.tokens.size());
+    to(event);
+  };
+  const Sink begins = [&, to = collector.sink(1)](const Event& event) {
+    if (event.started) after = streamed;
+    to(event);
+  };
+  const auto come = [&] {
+    Request request = request_of(3, 1);
+    for (uint32_t i = 0; i < 20; i++) append(request, noise(8, 8, i), 100 + i);
+    before = streamed;
+    EXPECT_TRUE(engine->submit(request, begins).ok());
+  };
+  Request stream = request_of(10, 400, 0.9f, 4);
+  stream.speculation = kPlainly;
+  ASSERT_TRUE(engine->submit(stream, when_delivered(5, come, counts)).ok());
+  EXPECT_EQ(collector.wait(1).last.error, "");
+  EXPECT_GE(after - before, 20) << "at least a token for each image";
+  collector.wait(0);
 }
 
 // In Gemma 3 a token of an image sees all of the image, so a state within it would lack rows.
@@ -342,6 +419,11 @@ TEST(EngineImages, PromptsThatDoNotHoldTheirImagesAreRefused) {
   refused("it comes twice", [](Request& r) { r.images.push_back(r.images[0]); });
   refused("it is not there", [](Request& r) { r.images.clear(); });
   refused("no pixels", [](Request& r) { r.images[0].image = nullptr; });
+  refused("no tokens", [](Request& r) {
+    r = request_of(40, 2);
+    r.images.push_back({5, {5, 7}, std::make_shared<const ProcessedImage>()});
+  });
+  refused("an image as the end", [](Request& r) { r.output.stop_tokens = {r.prompt[40]}; });
   refused("more tokens than patches", [](Request& r) {
     ProcessedImage image = *r.images[0].image;
     image.columns += 2;

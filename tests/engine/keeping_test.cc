@@ -91,6 +91,23 @@ TEST(Keeping, ARequestNamesWhatItUsedAndLeft) {
   EXPECT_TRUE(run_to_end(*engine, request).last.states.empty());
 }
 
+// Prompts that share the first words of a template only leave no state there.
+TEST(Keeping, NoStateIsKeptWhereLittleIsShared) {
+  const TinyModel model("qwen35_flat_tied");
+  const auto engine = engine_with(kept_options(model), false);
+  const auto left_by = [&](int shared) {
+    Request request = request_of(300, 10);
+    for (size_t i = static_cast<size_t>(shared); i < 300; i++)
+      request.prompt[i] = (request.prompt[i] + shared) % 250;
+    request.name_states = true;
+    return run_to_end(*engine, request).last.states.size();
+  };
+  left_by(300);
+  const size_t alone = left_by(1);
+  EXPECT_EQ(left_by(63), alone);
+  EXPECT_EQ(left_by(64), alone + 1);
+}
+
 // So that a prompt that differs somewhere finds half of what it shares.
 TEST(Keeping, LongPromptsAreKeptAtLengthsThatDouble) {
   const TinyModel model("qwen35_flat_tied");

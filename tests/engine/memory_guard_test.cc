@@ -18,6 +18,8 @@ TEST(MemoryGuard, LeavesAllWhileThereIsMemory) {
 TEST(MemoryGuard, TheCacheGivesFirstThenNothingBegins) {
   MemoryGuard guard(kFull, kReserve);
   EXPECT_EQ(guard.update(40, {.states = 700, .cache = 300}), (MemoryBudgets{.states = 1000, .cache = 240}));
+  EXPECT_EQ(guard.update(60, {.states = 700, .cache = 40}), (MemoryBudgets{.states = 1000, .cache = 0}))
+      << "the cache has just what is missing";
   EXPECT_EQ(guard.update(90, {.states = 700, .cache = 5}), (MemoryBudgets{.states = 700, .cache = 0}));
   EXPECT_EQ(guard.update(50, {.states = 0, .cache = 0}).states, 1u);  // 0 would be no limit
 }

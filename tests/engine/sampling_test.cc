@@ -239,6 +239,20 @@ TEST_F(SamplingTest, BadParametersAreRefused) {
               r.sampling.logit_bias = {{-1, 1.0f}};
             }).find("vocabulary"),
             std::string::npos);
+  const int vocab = engine_->tokenizer().vocab_size();
+  for (const int id : {vocab - 1, vocab})
+    EXPECT_EQ(refused([&](Request& r) {
+                r.sampling.logit_bias = {{id, 1.0f}};
+              }) == "accepted",
+              id < vocab)
+        << id;
+  EXPECT_NE(refused([](Request& r) { r.sampling.repetition_window = -1; }).find("over -1 tokens"),
+            std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.sampling.mirostat = -1; }).find("Mirostat -1"), std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.begun = -1; }).find("begin"), std::string::npos);
+  EXPECT_NE(refused([](Request& r) { r.begun = static_cast<int>(r.prompt.size()) + 1; }).find("begin"),
+            std::string::npos);
+  EXPECT_EQ(refused([](Request& r) { r.begun = static_cast<int>(r.prompt.size()); }), "accepted");
   EXPECT_NE(refused([](Request& r) { r.sampling.repetition_penalty = 0; }).find("repetition"),
             std::string::npos);
   EXPECT_NE(refused([](Request& r) { r.sampling.mirostat = 3; }).find("Mirostat 3"), std::string::npos);

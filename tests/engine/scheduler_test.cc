@@ -267,6 +267,32 @@ TEST(StepCosts, AfterManyPromptsAStepWithoutIsMeasured) {
   EXPECT_FALSE(costs.should_measure(4));
 }
 
+TEST(StepCosts, NoTokensTakeLessThanNoTime) {
+  StepCosts costs;
+  uint32_t random = 1;
+  const auto below = [&](int most) {
+    return static_cast<int>((random = random * 1664525 + 1013904223) >> 8) % most;
+  };
+  for (int i = 0; i < 2000; i++) {
+    const int tokens = 1 + below(2000), positions = below(50000);
+    costs.observe({.decoding = below(3), .prompt_tokens = tokens, .positions = 1.0 * tokens * positions},
+                  1e-4 * below(1000));
+    ASSERT_GE(costs.prefill_s(1, 0), 0) << i;
+    ASSERT_GE(costs.prefill_s(1000, 0), costs.prefill_s(1, 0)) << i;
+    ASSERT_GE(costs.prefill_s(10, 1e6), costs.prefill_s(10, 0)) << i;
+  }
+}
+
+// What is the same for each step so far may be so for each few tokens.
+TEST(StepCosts, AMuchLargerStepMayCostTheFixedPartSeveralTimes) {
+  StepCosts costs;
+  costs.observe({.decoding = 1}, 0.001);
+  for (int i = 0; i < 200; i++)
+    costs.observe({.decoding = 1, .prompt_tokens = i % 2 ? 8 : 16, .positions = 100}, 0.011);
+  EXPECT_LT(costs.prefill_s(16, 100), 0.015);
+  EXPECT_GT(costs.prefill_s(64, 400), 3 * costs.prefill_s(16, 100));
+}
+
 // The ends of prompts make steps of a few tokens. That these cost nothing beside the decoding rows must not
 // make a token of a large step seem cheap: a step twice as long as the bound would follow.
 TEST(StepCosts, StepsOfFewTokensSayLittleOfWhatATokenCosts) {

@@ -56,6 +56,13 @@ TEST_F(PromiseTest, IsTheLongestCommonPrefixThatWillBeKept) {
   EXPECT_EQ(promised([](Request& r) { r.prompt[99]++; }), 0);
 }
 
+TEST_F(PromiseTest, AShorterPrefixOfAnotherRequestIsNoBetter) {
+  add_running(1);
+  const auto parts_at_150 = [](Request& r) { r.prompt[150]++; };
+  add_running(2, parts_at_150).keep_at = {100, 310};
+  EXPECT_EQ(promised(), 299);
+}
+
 TEST_F(PromiseTest, IsForThoseOnlyWhoMayUseTheState) {
   add_running(1, [](Request& r) { r.cache_salt = "tenant"; });
   EXPECT_EQ(promised(), 0) << "a state under another salt is not found";

@@ -44,12 +44,14 @@ class DeafPeer {
 constexpr double kPatience =
     60;  // seconds that a prompt waits for its peers: half of that for a first answer
 
-std::unique_ptr<Engine> engine_beside(const DeafPeer& peer, const TinyModel& model) {
+std::unique_ptr<Engine> engine_beside(const DeafPeer& peer, const TinyModel& model,
+                                      const std::string& directory = "") {
   EngineOptions options;
   options.model_path = model.path();
   options.device.threads = 1;
   options.cache.enabled = true;
   options.cache.ram_bytes = 1ull << 28;
+  options.cache.directory = directory;
   options.peers = {.urls = {peer.url()}, .api_key = "", .timeout_s = kPatience};
   return engine_with(options, false);
 }
@@ -103,6 +105,21 @@ TEST(StateFetcher, ARequestThatMustNotBeCachedAsksNobody) {
   request.cache = false;
   const double came = now_seconds();
   EXPECT_EQ(run(*engine, request).size(), 4u);
+  EXPECT_LT(now_seconds() - came, kPatience / 3) << "it waited for a peer";
+  EXPECT_EQ(engine->stats().cache->peer_lookups, 0u);
+}
+
+// The prompt is known here but for its last tokens.
+TEST(StateFetcher, NobodyIsAskedForWhatIsHere) {
+  const TinyModel model("llama_tied");
+  const TempDir dir;
+  const DeafPeer away(false), deaf(true);
+  run(*engine_beside(away, model, dir.file("states")), fetched_request(1, 4));
+  const auto engine = engine_beside(deaf, model, dir.file("states"));
+  Request longer = fetched_request(1, 4);
+  for (int i = 0; i < PeerStates::kLeastGain - 1; i++) longer.prompt.push_back(7);
+  const double came = now_seconds();
+  EXPECT_GT(run_to_end(*engine, longer).last.usage.cached_tokens, PeerStates::kLeastGain);
   EXPECT_LT(now_seconds() - came, kPatience / 3) << "it waited for a peer";
   EXPECT_EQ(engine->stats().cache->peer_lookups, 0u);
 }
