@@ -381,6 +381,21 @@ TEST(CallNames, FurtherCallsOfABlockNameToolsToo) {
   }
 }
 
+// Behind the longest call that is read, the rest of it is text, and another call may begin.
+TEST(CallNames, ACallThatIsTooLongIsText) {
+  Answer answer(ToolFormat::minimax, {}, kNames);
+  const std::string opener = "<minimax:tool_call>\n<invoke name=\"";
+  ASSERT_TRUE(answer.write(opener + "get\">\n<parameter name=\"x\">"));
+  const auto another = answer.tokenizer.tokens_of("</minimax:tool_call>" + opener);
+  const auto names_a_call = [&] {
+    for (const int token : another) answer.calls->follow(token);
+    return answer.calls->masks();
+  };
+  EXPECT_FALSE(names_a_call()) << "a text in an argument";
+  for (size_t i = 0; i <= kMaxCallBytes; i++) answer.calls->follow('x');
+  EXPECT_TRUE(names_a_call());
+}
+
 TEST(CallNames, TextAndArgumentsAreFree) {
   Answer answer(ToolFormat::tagged, {"<tool_call>", "</tool_call>"}, kNames);
   EXPECT_TRUE(answer.write("A call begins with <tool_cal or {\"name\": \"nothing\"}. <functio"));

@@ -292,6 +292,28 @@ TEST(MtpDrafter, ALongPromptsRowsDoNotStayInMemory) {
   EXPECT_TRUE(hidden.is_unshared());
 }
 
+// What is kept beside a state is the last position's hidden state alone.
+TEST(MtpDrafter, KeepsTheLastRow) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  Random random(17);
+  const auto tokens = random_tokens(random, 21);
+  auto trunk = model->make_state();
+  const Tensor hidden = forward(*model, trunk, std::span(tokens).first(20));
+  const auto drafter = make_mtp_drafter(*model);
+  drafter->applied({hidden, 0, 20}, tokens, false);
+  const auto saved = drafter->save(std::span(tokens).first(20));
+  ASSERT_TRUE(saved);
+  EXPECT_EQ(ops::to_vector(saved->hidden), ops::to_vector(hidden.slice_rows(19, 20)));
+}
+
+TEST(ModelDrafter, DraftsAsFarAsItsContextReaches) {
+  const auto model = load("qwen35_nested_untied_grouped");
+  const auto context = static_cast<size_t>(model->spec().context_length);
+  const auto drafter = make_model_drafter(*model);
+  EXPECT_TRUE(drafter->can_draft(context - kMaxDraft));
+  EXPECT_FALSE(drafter->can_draft(context - kMaxDraft + 1));
+}
+
 // While its sequence runs alone among few tokens, parking costs nothing.
 TEST(Drafters, AParkedOneKeepsAShortSequence) {
   const auto model = load("qwen35_nested_untied_grouped");

@@ -173,13 +173,13 @@ TEST(Samplers, OnlyTheHostHasThem) {
   EXPECT_EQ(kind({.mirostat = 2}), Kind::greedy);
 }
 
-// A tokenizer whose tokens are the goldens' words, from id 1 on.
-std::shared_ptr<const Tokenizer> words() {
+// A tokenizer whose tokens are these words, from id 1 on.
+std::shared_ptr<const Tokenizer> tokenizer_of(const Json& words) {
   GgufVocab vocab;
   vocab.model = "llama";
   vocab.tokens = {"<unk>"};
   vocab.types = {2};
-  for (const Json& word : goldens()["words"]) {
+  for (const Json& word : words) {
     vocab.tokens.push_back(word == " " ? "\u2581" : word.get<std::string>());
     vocab.types.push_back(1);
   }
@@ -189,6 +189,9 @@ std::shared_ptr<const Tokenizer> words() {
   auto made = Tokenizer::from_gguf(vocab);
   EXPECT_TRUE(made.ok()) << made.error().message;
   return *made;
+}
+std::shared_ptr<const Tokenizer> words() {
+  return tokenizer_of(goldens()["words"]);
 }
 
 TEST(Samplers, DryFindsRepetitions) {
@@ -251,6 +254,19 @@ TEST(Samplers, DryDoesNotReachOverImages) {
   EXPECT_EQ(whole.repetitions().next().at(4), 3);
   const TokenHistory cut(params, std::vector<int>{1, image, 2, 3, 4, 1, image, 2, 3}, tokenizer.get());
   EXPECT_EQ(cut.repetitions().next().at(4), 2);
+}
+
+// A breaker counts by its end, also if its beginning lies before the window.
+TEST(Samplers, DryBreakersReachOverTheEdgeOfTheWindow) {
+  const auto tokenizer = tokenizer_of({"a", "b", "Y", "Z"});
+  SamplingParams params;
+  params.dry.multiplier = 1;
+  params.dry.window = 8;
+  params.dry.breakers = {"Zaba"};
+  for (const auto& [before, length] : {std::pair(4, 5), {3, 6}}) {
+    const TokenHistory history(params, std::vector<int>{3, before, 1, 2, 1, 2, 1, 2, 1, 2}, tokenizer.get());
+    EXPECT_EQ(history.repetitions().next().at(1), length) << before;
+  }
 }
 
 // As long as a context may be; everything the same is the worst.
