@@ -100,6 +100,18 @@ TEST_F(McpOverHttp, ASessionThatTheServerForgotIsBegunAnew) {
   EXPECT_EQ(fake_.calls, 2) << "none was made twice";
 }
 
+TEST_F(McpOverHttp, AServerThatForgetsEverySessionIsAskedTwice) {
+  std::atomic<int> asked{0};
+  fake_.session = "first";
+  fake_.instead = [&](const Asked&, const std::string& method, const Send& send) {
+    if (method != "tools/call" || ++asked > 20) return false;
+    send(http_answer("", "", "404 Not Found"));
+    return true;
+  };
+  EXPECT_TRUE(call().is_error);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(McpOverHttp, SmallEventsWithoutEndEndTheCall) {
   limits_.flood_messages = 500;
   call_with_stream("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n");

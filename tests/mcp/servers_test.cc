@@ -75,16 +75,18 @@ TEST(Servers, ListAndCall) {
   const CallResult failed = call(servers, "fail", "");
   EXPECT_TRUE(failed.is_error);
   EXPECT_EQ(failed.text, "it did not work");
+  const CallResult wrong = servers.call(named(servers, "echo"), Json::array({"text"}), nullptr);
+  EXPECT_TRUE(has(wrong.text, "must be a JSON object")) << wrong.text;
   const auto states = servers.states();
   EXPECT_EQ(states[0].state, ServerState::State::connected);
   EXPECT_EQ(states[0].title, "fake");
   EXPECT_EQ(states[0].instructions, "Be kind.");
   const auto calls = servers.recent_calls();
-  ASSERT_EQ(calls.size(), 2u);
-  EXPECT_EQ(calls[0].tool, "fail");
-  EXPECT_EQ(calls[0].error, "it did not work");
-  EXPECT_EQ(calls[1].error, "");
-  EXPECT_EQ(calls[1].output_bytes, 6u);
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[1].tool, "fail");
+  EXPECT_EQ(calls[1].error, "it did not work");
+  EXPECT_EQ(calls[2].error, "");
+  EXPECT_EQ(calls[2].output_bytes, 6u);
 }
 
 // What a tool answered to one key is no other's business, and many calls of one leave those of another.
@@ -184,6 +186,32 @@ TEST(Servers, HostileStarts) {
   missing.command = "no-such-program-anywhere";
   Servers servers({missing}, quick());
   EXPECT_TRUE(has(servers.tools("fake", nullptr).error().message, "there is no program"));
+}
+
+TEST(Servers, EachFailedStartMakesTheNextPauseLonger) {
+  Servers servers({fake("exit-start")}, quick());
+  const auto failed = [&](const Cancelled& cancelled = nullptr) {
+    const auto tools = servers.tools("fake", cancelled);
+    return tools.ok() ? Error{ErrorKind::internal, "it started"} : tools.error();
+  };
+  failed([] { return true; });
+  EXPECT_TRUE(has(failed().message, "exit status 3")) << "whoever leaves makes nobody wait";
+  EXPECT_TRUE(has(failed().message, "tried again in 1 s")) << failed().message;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_TRUE(has(failed().message, "exit status 3"));
+  EXPECT_TRUE(has(failed().message, "tried again in 2 s")) << failed().message;
+}
+
+TEST(Servers, AServerMayHaveATimeOfItsOwn) {
+  ServerConfig config = fake("hang-call");
+  config.call_timeout_s = 0.4;
+  Servers servers({config}, quick());
+  const double began = now_seconds();
+  Tool tool{"fake", "echo", "", "", {}, {}};
+  for (int i = 0; i < 20; i++)  // its list may take longer
+    if (const auto tools = servers.tools("fake", nullptr); tools.ok()) tool = tools->at(0);
+  EXPECT_TRUE(has(servers.call(tool, Json{{"text", "x"}}, nullptr).text, "within 0.4 s"));
+  EXPECT_LT(now_seconds() - began, kWaitSeconds);
 }
 
 TEST(Servers, ToolsThatCannotBeOffered) {

@@ -65,6 +65,7 @@ TEST(PendingRequests, TheFirstAnswerCounts) {
   EXPECT_TRUE(pending.take("s", answer(first, "first")));
   EXPECT_FALSE(pending.take("s", answer(first, "second")));
   EXPECT_FALSE(pending.take("s", answer(99, "of nobody")));
+  pending.fail_all({ErrorKind::io, "gone for a while"}, false);
   EXPECT_EQ((**pending.wait(first, 0, nullptr))["text"], "first");
   EXPECT_EQ((**pending.wait(second, 0, nullptr))["text"], "of b");
   pending.fail_all({ErrorKind::io, "gone"}, true);

@@ -55,6 +55,17 @@ TEST_F(ConsentStoreTest, NothingElseIsGranted) {
   EXPECT_EQ(store->approve(kAsked), Verdict::granted);  // the attempts have not used it up
 }
 
+TEST_F(ConsentStoreTest, EachQuestionIsAnsweredByItself) {
+  const auto store = open();
+  const ConsentQuestion other = with(&ConsentQuestion::call, "call_2"),
+                        third = with(&ConsentQuestion::call, "call_3");
+  for (const ConsentQuestion& one : {kAsked, other, third}) store->ask(one);
+  EXPECT_EQ(store->approve(kAsked), Verdict::granted);
+  store->decline("alice", "call_2");
+  EXPECT_EQ(store->approve(other), Verdict::not_asked);
+  EXPECT_EQ(store->approve(third), Verdict::granted);
+}
+
 // Parts of a question that only together have the same text.
 TEST_F(ConsentStoreTest, PartsAreToldApart) {
   const auto store = open();

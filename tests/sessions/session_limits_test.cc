@@ -128,6 +128,19 @@ TEST_F(SessionLimits, OldSessionsGoByThemselvesWhenManySmallOnesCome) {
   EXPECT_LT(store_->list({.limit = 100})->sessions.size(), 20u);
 }
 
+TEST_F(SessionLimits, OldSessionsGoByThemselvesWhenManyResponsesAreStored) {
+  store_ = SessionStore::open("", {.bytes = 640'000}).value();
+  for (int i = 0; i < 40; ++i) {
+    const Session session = make("", {user_says("a")}, false);
+    const std::string id = "resp_" + std::to_string(i);
+    ASSERT_TRUE(
+        store_->put_response({id, session.id, session.head, {{"x", std::string(32'000, 'x')}}, Json::array()})
+            .ok());
+  }
+  EXPECT_FALSE(store_->find_response({}, "resp_0").ok());
+  EXPECT_TRUE(store_->find_response({}, "resp_39").ok());
+}
+
 TEST_F(SessionLimits, WhatCouldNotBeOverwrittenAtOnceIsOverwrittenLater) {
   const Session session = make("", {user_says("aardvark")});
   ASSERT_TRUE(store_->erase({}, session.id).ok());

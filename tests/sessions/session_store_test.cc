@@ -149,6 +149,9 @@ TEST_F(Sessions, SearchesFindWordsAndTitles) {
   EXPECT_EQ(titles({.text = "naive"}), std::vector<std::string>{"Rivers"});
   EXPECT_EQ(titles({.text = "cake"}), std::vector<std::string>{"Cakes"}) << "a part of a title";
   EXPECT_EQ(titles({.text = "danube torte"}).size(), 0u) << "all words must be there";
+  EXPECT_EQ(titles({.text = "d"}).size(), 0u) << "a letter is a word, not the beginning of one";
+  make("a_b"), make("a1b");
+  EXPECT_EQ(titles({.text = "a_b"}), std::vector<std::string>{"a_b"});
   for (const char* odd : {"\"quoted\"", "AND", "NOT", "100%_done", "( quoted )", "text:quoted", "a* OR b"})
     EXPECT_TRUE(store_->list({.text = odd}).ok()) << odd;
   EXPECT_EQ(store_->list({.text = " *\"( "}).error().kind, ErrorKind::invalid);
@@ -206,6 +209,15 @@ TEST_F(Sessions, RetentionRemovesTheOldest) {
       .exec("UPDATE sessions SET updated_at = updated_at - 5");
   EXPECT_EQ(*store_->prune(), 3);
   EXPECT_TRUE(titles({}).empty());
+}
+
+TEST_F(Sessions, RetentionIsOfDays) {
+  make("old"), make("older");
+  SQLite::Database(session_file(directory_), SQLite::OPEN_READWRITE, 1000)
+      .exec("UPDATE sessions SET updated_at = updated_at - iif(title = 'old', 47, 49) * 3600");
+  store_.reset();
+  store_ = open({.days = 2});
+  EXPECT_EQ(titles({}), std::vector<std::string>{"old"});
 }
 
 // One key's imports leave what another has kept, listed or not.
@@ -281,6 +293,8 @@ TEST_F(Sessions, ItemsOfResponsesAreFoundByTheirIds) {
   EXPECT_EQ(texts("ann", {"msg_2", "msg_2"}), "msg_2 names msg_3;");
   for (const char* absent : {"msg_3", "msg_4", "msg", "msg_", "", "resp_1", "%", "text"})
     EXPECT_EQ(texts("ann", {absent}), "") << absent;
+  put("carl", "resp_4", Json::array({Json{{"text", "without an id"}}}), Json::array());
+  EXPECT_EQ(texts("carl", {""}), "");
   EXPECT_EQ(texts({}, {"msg_4"}), "msg_4 bob's;");
   ASSERT_TRUE(store_->erase_response("ann", "resp_2").ok());
   EXPECT_EQ(texts("ann", {"msg_1", "msg_2"}), "msg_1 old;");
@@ -301,6 +315,8 @@ TEST_F(Sessions, LimitsAreKept) {
     session.messages = {{bad}};
     EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid) << bad;
   }
+  session.messages = {says("user", std::string(SessionStore::kMaxMessageBytes, 'x'))};
+  EXPECT_EQ(store_->create(session).error().kind, ErrorKind::invalid);
 }
 
 TEST_F(Sessions, PagesGoUpFromTheEnd) {
