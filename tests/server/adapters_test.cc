@@ -217,6 +217,9 @@ TEST_F(Adapters, AtMostEightAreAppliedTogether) {
     EXPECT_EQ(status, i < 8 ? 200 : 400) << i;
     EXPECT_EQ(set_scales("[" + list + "]").status, i < 8 ? 200 : 400) << i;
   }
+  list.replace(list.rfind('1'), 1, "0");  // the ninth is off
+  EXPECT_EQ(chat("fake-1b", ",\"lora\":[" + list + "]").status, 200);
+  EXPECT_EQ(set_scales("[" + list + "]").status, 200);
 }
 
 // ---- what depends on the adapters
@@ -310,6 +313,15 @@ TEST_F(LoadingAdapters, ComeAndGo) {
   const HttpAnswer gone = unload("new");
   EXPECT_EQ(gone.status, 404);
   EXPECT_NE(gone.body.find("'new'"), std::string::npos);
+}
+
+// A new version of an adapter is in its place, with its strength.
+TEST_F(LoadingAdapters, OneThatIsLoadedAgainKeepsItsScale) {
+  EXPECT_EQ(load("n", "a").status, 200);
+  EXPECT_EQ(set_scales(R"([{"id":0,"scale":0.5}])").status, 200);
+  EXPECT_EQ(load("n", "b", R"(,"load_inplace":true)").status, 200);
+  chat("fake-1b");
+  EXPECT_EQ(applied(), fs::canonical(dir_.file("b")).string() + "*0.5");
 }
 
 TEST_F(LoadingAdapters, ANameIsTakenOnce) {

@@ -136,6 +136,10 @@ TEST(BodyTotals, LeaveRoomForOthers) {
   EXPECT_TRUE(totals.add("a", 3200, 3200, kLimit));
   EXPECT_FALSE(totals.add("a", 1, 1, kLimit)) << "a client has half";
   totals.remove("a", 1);
+  totals.remove("a", 1000);
+  EXPECT_FALSE(totals.add("a", 1001, 1001, kLimit)) << "its other bodies are still there";
+  totals.remove("a", 1001);
+  EXPECT_TRUE(totals.add("a", 1000, 1000, kLimit));
   EXPECT_TRUE(totals.add("b", 1600, 1600, kLimit)) << "another's large bodies have room";
   EXPECT_FALSE(totals.add("c", 101, 101, kLimit)) << "up to three quarters";
   totals.remove("c", 101);

@@ -43,6 +43,12 @@ class Limits : public ServerTest {
   }
 };
 
+TEST(RateLimit, AClockThatGoesBackTakesNothing) {
+  RateLimit limit(60);
+  limit.take(1, 100);
+  EXPECT_EQ(limit.wait_for(1, 30), 0);
+}
+
 TEST(RateLimit, RefillsSteadily) {
   RateLimit limit(60);
   EXPECT_EQ(limit.wait_for(60, 100), 0);
