@@ -48,8 +48,26 @@ void put_before(Json& message, Json content) {
   message["content"] = std::move(content);
 }
 
+// Moves thoughts out of the message's texts. Within a joined text, a template would take all before them for
+// a thought, and leave it out.
+void take_thoughts(Json& message) {
+  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+  std::string thoughts = string_at(message, "reasoning_content");
+  for_each_text(message, [&](Json& text) {
+    const std::string whole = text.get<std::string>();
+    const size_t close = whole.rfind(kClose);
+    if (close == whole.npos) return;
+    auto thought = trimmed(std::string_view(whole).substr(0, close));
+    if (thought.starts_with(kOpen)) thought = trimmed(thought.substr(kOpen.size()));
+    thoughts.append(thoughts.empty() ? "" : kBetween).append(thought);
+    text = whole.substr(std::min(whole.find_first_not_of(kSpace, close + kClose.size()), whole.size()));
+  });
+  if (!thoughts.empty()) message["reasoning_content"] = std::move(thoughts);
+}
+
 // One answer from two that follow each other.
-void append_answer(Json& answer, const Json& other) {
+void append_answer(Json& answer, Json other) {
+  take_thoughts(other);
   append_to(answer, other);
   const std::string more = string_at(other, "reasoning_content");
   if (!more.empty()) {
@@ -227,7 +245,7 @@ class Order {
     const bool calls = count_calls(message) > 0;
     if (!calls && !has_text(message) && !traits_.empty_answer) message["content"] = traits_.answer_filler;
     if (has_turns() && is_answer(out_.back()) && !takes_behind(out_.back(), message)) {
-      if (is_one_turn(out_.back(), message)) return append_answer(out_.back(), message);
+      if (is_one_turn(out_.back(), message)) return append_answer(out_.back(), std::move(message));
       fill("user");
     }
     out_.push_back(std::move(message));

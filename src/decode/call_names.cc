@@ -176,19 +176,28 @@ void CallNames::mask(std::span<float> logits) {
 
 bool CallNames::allows(int token) const {
   if (control_.thinking()) return true;
+  if (!position_.head) return count_next({&token, 1}) == 1;
   Position after = position_;
-  if (after.head) return move(after, token, nullptr);
-  MaybeBlock block = block_;
-  return move(after, token, &block);
+  return move(after, token, nullptr);
 }
 
 size_t CallNames::fitting(std::span<const int> draft) {
-  if (control_.thinking()) return draft.size();  // where the answer begins is not known yet
-  Position position = position_;
-  MaybeBlock block = block_;
-  size_t fits = 0;
-  while (fits < draft.size() && move(position, draft[fits], &block)) fits++;
-  return fits;
+  return control_.thinking() ? draft.size()  // where the answer begins is not known yet
+                             : count_next(draft);
+}
+
+size_t CallNames::count_next(std::span<const int> tokens) const {
+  const size_t read = ahead_ ? ahead_->tokens.size() : 0;
+  if (!ahead_ || read > tokens.size() || !std::ranges::equal(ahead_->tokens, tokens.first(read)))
+    ahead_ = Ahead{{}, position_, block_};
+  for (size_t count = ahead_->tokens.size(); count < tokens.size(); count++) {
+    if (!move(ahead_->position, tokens[count], &ahead_->block)) {
+      ahead_.reset();
+      return count;
+    }
+    ahead_->tokens.push_back(tokens[count]);
+  }
+  return tokens.size();
 }
 
 void CallNames::follow(int token) {
@@ -196,6 +205,13 @@ void CallNames::follow(int token) {
   if (!move(position_, token, &block_) || (position_.head && !goes_on())) {
     position_ = {.header = position_.header};
     block_.reset();
+    ahead_.reset();
+  } else if (ahead_ && ahead_->tokens.empty()) {
+    move(ahead_->position, token, &ahead_->block);
+  } else if (ahead_ && ahead_->tokens.front() == token) {
+    ahead_->tokens.erase(ahead_->tokens.begin());
+  } else {
+    ahead_.reset();
   }
 }
 

@@ -67,6 +67,15 @@ class CallNames final : public Constraint {
     CallScanner scanner;
   };
   using MaybeBlock = std::optional<Block>;
+  // What was read of tokens that may come next (allows(), fitting()). It goes on with them, because a copy of
+  // a long call for each token would cost more than the token.
+  struct Ahead {
+    std::vector<int> tokens;  // behind those that were accepted
+    Position position;
+    MaybeBlock block;
+  };
+  // How many of the tokens may come next, one after another.
+  size_t count_next(std::span<const int> tokens) const;
   // Whether the token may come next; if so, moves past it. block: null: further calls are not looked for.
   bool move(Position& position, int token, MaybeBlock* block) const;
   void open(Position& position, const Opener& opener, MaybeBlock* block) const;
@@ -87,6 +96,7 @@ class CallNames final : public Constraint {
   std::vector<int> marks_;  // the tokens of kMessageMarks, if calls are messages
   Position position_;
   MaybeBlock block_;
+  mutable std::optional<Ahead> ahead_;
   int answered_ = 0;  // tokens of the answer that were seen
 };
 

@@ -165,6 +165,18 @@ Value message_value(const Json& given, const MessageFormat& format, bool& parsed
   return jinja::make_dict(std::move(pairs));
 }
 
+// The tools as the templates need them that cannot do without: Apertus' reads a description of each tool,
+// which the API does not ask for, and Hermes' a list where there are none.
+Json with_descriptions(const Json& tools) {
+  Json out = tools.is_null() ? Json::array() : tools;
+  for (Json& tool : out) {
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) continue;
+    Json& description = tool["function"]["description"];
+    if (description.is_null()) description = "";
+  }
+  return out;
+}
+
 class Template final : public ChatTemplate {
  public:
   Template(std::unique_ptr<const jinja::Ast> ast, std::string bos, std::string eos)
@@ -185,13 +197,9 @@ class Template final : public ChatTemplate {
       return make_error(ErrorKind::invalid, "chat_template_kwargs must be an object");
     auto first = render_arguments(messages, tools, options);
     if (first.ok() || first.error().kind != ErrorKind::invalid) return first;
-    // Some templates (such as Apertus') need a description of each tool, which the API does not ask for.
-    Json described = tools;
-    for (Json& tool : described)
-      if (tool.is_object() && tool.contains("function") && tool["function"].is_object())
-        tool["function"].emplace("description", "");
-    if (described == tools) return first;
-    auto second = render_arguments(messages, described, options);
+    const Json other = with_descriptions(tools);
+    if (other == tools) return first;
+    auto second = render_arguments(messages, other, options);
     return second.ok() ? std::move(second) : std::move(first);
   }
 

@@ -34,10 +34,11 @@ class ChatTemplate {
   // The `arguments` string of a tool call is parsed into an object; if rendering then fails, it is tried
   // again with the string. Text parts are joined to one string if the template takes no parts. A missing
   // reasoning_content is filled from `thinking` or `reasoning`; templates that read reasoning only as a part
-  // of type "thinking" (Ministral 3) get that part. Tools without a description get an empty one if rendering
-  // fails otherwise. Only text of the template itself, bos, eos and usual role
-  // names become trusted pieces. Errors: invalid (the message of raise_exception, unchanged; or a type error
-  // with line and column), exhausted (output or work beyond the limits in jinja/limits.h).
+  // of type "thinking" (Ministral 3) get that part. Tools without a description get an empty one, and a
+  // template without tools gets an empty list, if rendering fails otherwise. Only text of the template
+  // itself, bos, eos and usual role names become trusted pieces. Errors: invalid (the message of
+  // raise_exception, unchanged; or a type error with line and column), exhausted (output or work beyond the
+  // limits in jinja/limits.h).
   virtual Result<std::vector<PromptPiece>> render(const Json& messages, const Json& tools,
                                                   const TemplateOptions& options) const = 0;
   // Whether the template's source mentions a variable ("enable_thinking", "tools").

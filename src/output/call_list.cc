@@ -9,6 +9,19 @@
 #include "output/tool_schema.h"
 
 namespace anabranch {
+namespace {
+
+// Whether the arguments begin as the schema does that a tool's description has in their place.
+bool may_be_schema(const Json& tools, const ToolCall& call) {
+  constexpr std::string_view kKeys[] = {
+      "$schema", "additionalProperties", "description", "properties", "required", "title", "type"};
+  const size_t begin = call.arguments.find('"') + 1;
+  const std::string key = call.arguments.substr(begin, call.arguments.find('"', begin) - begin);
+  return std::ranges::find(kKeys, key) != std::end(kKeys) && !parameter_names(tools, call.name).contains(key);
+}
+
+}  // namespace
+
 void PartialCall::advance(std::string_view text) {
   const size_t before = object_.certain();
   object_.advance(text);
@@ -58,7 +71,14 @@ bool CallList::read_element(std::string_view text) {
   }
   if (element.partial) {
     element.partial->advance(text);
-    if (element.partial->has_begun()) open_ = static_cast<int>(elements_.size()) - 1;
+    const int index = static_cast<int>(elements_.size()) - 1;
+    if (element.partial->has_begun() && open_ < index) {
+      element.late = only_offered_ && may_be_schema(*tools_, element.partial->sent());
+      if (element.late)
+        element.partial.reset();
+      else
+        open_ = index;
+    }
   }
   if (text[begin_] != '[') return false;
   const Scan scan = scan_.advance(text, at_);

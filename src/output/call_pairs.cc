@@ -144,17 +144,22 @@ std::optional<Scan> CallScanner::pair_value() {
   return Scan::more;
 }
 
-// A value between marks that let it have any text, with the closing tag behind them. broken: there is none.
+// A value between marks that let it have any text, also the second one, with the closing tag behind them.
+// broken: there is none.
 Scan CallScanner::quoted_value() {
   const PairTags& tags = *pair_tags(format_);
   const auto rest = text_.substr(begin_);
   const Scan open = begins_with(rest, tags.quote_open);
   if (open != Scan::complete) return open;
-  const size_t end = rest.find(tags.quote_close, tags.quote_open.size());
-  if (end == rest.npos) return Scan::more;
-  const size_t behind = end + tags.quote_close.size();
-  const Scan close = begins_with(rest.substr(behind), tags.value_close);
-  if (close != Scan::complete) return close;
+  size_t end = tags.quote_open.size(), behind = 0;
+  for (Scan close = Scan::broken; close != Scan::complete; end += close == Scan::broken) {
+    end = rest.find(tags.quote_close, end);
+    if (end == rest.npos) return end_ == TextEnd::none ? Scan::more : Scan::broken;
+    behind = next_tag(rest, end + tags.quote_close.size());
+    close = begins_with(rest.substr(behind), tags.value_close);
+    if (close == Scan::more && end_ == TextEnd::none) return close;
+    if (close == Scan::more) return Scan::broken;
+  }
   take_argument(rest.substr(tags.quote_open.size(), end - tags.quote_open.size()));
   at_ = begin_ + behind + tags.value_close.size();
   step_ = Step::pair_key;

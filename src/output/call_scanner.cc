@@ -114,10 +114,17 @@ bool CallScanner::at_close() const {
 // The model may stop after a whole call without closing the block.
 Scan CallScanner::at_end() {
   bool whole = step_ == Step::rest || at_close() || (step_ == Step::body && format_ == ToolFormat::plain);
+  const bool ended = end_ == TextEnd::by_model;
   // After a whole parameter, too, where only closing tags are missing; but what is cut may have gone on.
-  if ((step_ == Step::parameter || step_ == Step::pair_key) && end_ == TextEnd::by_model && !key_.empty() &&
+  if ((step_ == Step::parameter || step_ == Step::pair_key) && ended && !key_.empty() &&
       is_part_of_close(format_, text_.substr(at_)))
     whole = take_function();
+  // Of a list behind a mark only the bracket is missing.
+  if (ended && step_ == Step::json && begin_ > 0 && text_[begin_] == '[' && json_->missing() == "]" &&
+      take_calls(list_->unsent(text_, text_.size()), "]")) {
+    at_ = text_.size();
+    return calls_.empty() ? Scan::broken : Scan::complete;
+  }
   const bool json = step_ == Step::json || step_ == Step::arguments;
   at_ = json ? std::min(json_->odd_at(), text_.size()) : text_.size();
   // Brackets and quotes that do not match may have hidden the end.

@@ -172,14 +172,15 @@ bool OutputParser::plain_may_begin(size_t at) const {
 
 // Whether held_[at] begins a line that is only the closing mark of calls, and closes nothing.
 Scan OutputParser::call_close(size_t at, bool end) const {
-  if (rules_.format.tools != ToolFormat::tagged || inside_ || !closed_) return Scan::broken;
+  const std::string_view mark = call_closer(rules_.format.tools);
+  if (mark.empty() || inside_ || !closed_) return Scan::broken;
   const auto before = std::string_view(held_).substr(at_, at - at_);
   const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
   const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
   if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
   const auto here = std::string_view(held_).substr(at);
-  if (const Scan found = begins_with(here, kCallClose); found != Scan::complete) return found;
-  const size_t behind = here.find_first_not_of(" \t\r", kCallClose.size());
+  if (const Scan found = begins_with(here, mark); found != Scan::complete) return found;
+  const size_t behind = here.find_first_not_of(" \t\r", mark.size());
   if (behind == std::string_view::npos) return end ? Scan::complete : Scan::more;
   return here[behind] == '\n' ? Scan::complete : Scan::broken;
 }
@@ -207,8 +208,9 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
       if (stands(tags->open, first)) return {Marker::open, i, tags->open.size()};
       if (stands(tags->close, tags->close)) return {Marker::close, i, tags->close.size()};
     }
-    const Scan close = !full && (marked || !is_token(kCallClose)) ? call_close(i, end) : Scan::broken;
-    if (close == Scan::complete) return {Marker::call_close, i, kCallClose.size()};
+    const std::string_view closer = call_closer(rules_.format.tools);
+    const Scan close = !full && (marked || !is_token(closer)) ? call_close(i, end) : Scan::broken;
+    if (close == Scan::complete) return {Marker::call_close, i, closer.size()};
     may = may || close == Scan::more;
     if (i >= text_until_ && !full) {
       for (const std::string_view opener : openers_)

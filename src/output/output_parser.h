@@ -55,8 +55,8 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 //   block is dropped. Text behind whole calls that have no mark is content.
 // - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
-// - A complete call without its closing mark counts, and after a call a line that is only such a mark is no
-//   text.
+// - A complete call without its closing mark counts, also in a list that lacks its bracket where the model
+//   ended, and after a call a line that is only such a mark is no text.
 // - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
 //   after it is held back.
 class OutputParser {

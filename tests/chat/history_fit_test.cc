@@ -278,6 +278,22 @@ TEST(HistoryFit, ThoughtsOfJoinedAnswersStay) {
   EXPECT_EQ(out[1]["tool_calls"].size(), 1u);
 }
 
+// Templates leave out what stands before a thought's closing tag.
+TEST(HistoryFit, ThoughtsWithinJoinedTextsTakeNothingWithThem) {
+  const Model model(
+      "{% for m in messages %}{% if m.role == 'assistant' and loop.index0 > 0 and messages[loop.index0 - "
+      "1].role"
+      " == 'assistant' %}{{ raise_exception('two answers') }}{% endif %}<{{ m.role }}>"
+      "{{ m.content.split('</think>')[-1] }}{% endfor %}");
+  for (const Json& second : {Json("<think>\nTHOUGHT\n</think>\n\nSECOND"), Json("THOUGHT</think>SECOND"),
+                             Json::array({{{"type", "text"}, {"text", "THOUGHT\n</think>\nSECOND"}}})}) {
+    const Json messages =
+        Json::array({message("user", "ASKED"), message("assistant", "FIRST"), message("assistant", second),
+                     message("assistant", "THIRD"), message("user", "AGAIN")});
+    EXPECT_EQ(rendered(*model.fitted, messages), "<user>ASKED<assistant>FIRST\n\nSECOND\n\nTHIRD<user>AGAIN");
+  }
+}
+
 TEST(HistoryFit, ImagesKeepTheirPlaces) {
   const Json image = {{"type", "image"}};
   const auto text = [](const char* words) { return Json{{"type", "text"}, {"text", words}}; };

@@ -490,6 +490,33 @@ TEST(CallNames, DraftsAreKeptAsFarAsTheyFit) {
   EXPECT_EQ(fits("_time\""), 6u);
 }
 
+// What is asked for is read ahead; drafts and other tokens that do not come leave nothing behind.
+TEST(CallNames, WhatIsAskedAheadChangesNothing) {
+  std::mt19937 random(7);
+  for (const Form& form : forms()) {
+    if (form.form == ToolFormat::messages || form.closer.empty()) continue;
+    Answer asked(form.form, form.marks, kNames), plain(form.form, form.marks, kNames);
+    const std::string call = form.begin + form.right;
+    const auto text = asked.tokenizer.tokens_of(call + arguments_behind(form, call) + "\n" + call);
+    const auto wrong = asked.tokenizer.tokens_of(form.begin + form.wrong);
+    for (size_t at = 0; at < text.size(); at++) {
+      for (int i = 0; i < 4; i++) {
+        std::vector<int> draft(text.begin() + static_cast<long>(at), text.end());
+        draft.resize(random() % (draft.size() + 1));
+        draft.insert(draft.end(), wrong.begin(), wrong.end());
+        Answer fresh(form.form, form.marks, kNames);
+        for (size_t k = 0; k < at; k++) fresh.calls->follow(text[k]);
+        EXPECT_EQ(asked.calls->fitting(draft), fresh.calls->fitting(draft)) << call << " at " << at;
+        const int token = draft[random() % draft.size()];
+        EXPECT_EQ(asked.calls->allows(token), plain.calls->allows(token)) << call << " at " << at;
+      }
+      ASSERT_TRUE(asked.calls->allows(text[at])) << call << " at " << at;
+      asked.calls->follow(text[at]);
+      plain.calls->follow(text[at]);
+    }
+  }
+}
+
 TEST(CallNames, ThoughtsAreNotLookedAt) {
   Answer answer(ToolFormat::tagged, {"<think>", "</think>", "<tool_call>"}, kNames);
   answer.think.open = answer.tokenizer.find("<think>");

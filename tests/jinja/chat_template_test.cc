@@ -135,15 +135,20 @@ TEST(ChatTemplate, MarkersInMessagesStayUntrusted) {
 }
 
 // Apertus' template needs what the API leaves optional.
-TEST(ChatTemplate, AToolNeedsNoDescription) {
+TEST(ChatTemplate, ToolsAndTheirDescriptionsMayBeMissing) {
   const auto chat =
       parse("{% for t in tools %}{{ t.function.name + ': ' + t.function.description }};{% endfor %}");
   const Json tools =
       Json::array({{{"type", "function"}, {"function", {{"name", "f"}}}},
-                   {{"type", "function"}, {"function", {{"name", "g"}, {"description", "D"}}}}});
+                   {{"type", "function"}, {"function", {{"name", "g"}, {"description", "D"}}}},
+                   {{"type", "function"}, {"function", {{"name", "h"}, {"description", nullptr}}}}});
   const auto pieces = chat->render(Json::array({{{"role", "user"}, {"content", "A"}}}), tools, {});
   ASSERT_TRUE(pieces.ok()) << pieces.error().message;
-  EXPECT_EQ(join(*pieces), "f: ;g: D;");
+  EXPECT_EQ(join(*pieces), "f: ;g: D;h: ;");
+  // Hermes' template goes through the tools without asking whether there are any.
+  const auto none = chat->render(Json::array({{{"role", "user"}, {"content", "A"}}}), nullptr, {});
+  ASSERT_TRUE(none.ok()) << none.error().message;
+  EXPECT_EQ(join(*none), "");
   EXPECT_FALSE(chat->render(Json::array(), Json::array({1}), {}).ok());
 }
 

@@ -174,6 +174,11 @@ TEST(CallForms, QuotedValues) {
   expect_calls(ToolFormat::params, call("<![CDATA[" + std::string(100, 'x') + "]]>"),
                {{"f", dump_json(Json{{"path", std::string(100, 'x')}})}});
   expect_calls(ToolFormat::params, call("<![CDATA"), {{"f", R"({"path": "<![CDATA"})"}});
+  // The mark is text where no closing tag is behind it.
+  expect_calls(ToolFormat::params, call("<![CDATA[if (a[b[0]]>1)\n]]>]]>"),
+               {{"f", dump_json(Json{{"path", "if (a[b[0]]>1)\n]]>"}})}});
+  expect_calls(ToolFormat::params, call("<![CDATA[a\nb]]>\n"), {{"f", R"({"path": "a\nb"})"}});
+  expect_calls(ToolFormat::params, call("<![CDATA[a"), {{"f", R"({"path": "<![CDATA[a"})"}});
 }
 
 // Llama's and functionary's form: an object between the tags of a function.
@@ -216,6 +221,8 @@ TEST(ToolsTag, ADescriptionIsNoCall) {
   for (const ToolFormat form : {ToolFormat::plain, ToolFormat::tagged}) {
     expect_text(form, dump_json(tools[0]));
     expect_text(form, dump_json(tools[0]["function"]));
+    const std::string schema = dump_json(tools[0]["function"]["parameters"]);
+    expect_text(form, R"({"name": "f", "parameters": )" + schema + R"(, "description": "Files"})");
   }
 }
 

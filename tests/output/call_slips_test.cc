@@ -159,6 +159,29 @@ TEST(CallMarks, TooManyOrTooLate) {
   stays_text(ToolFormat::tagged, "ok\n</tool_call>");
 }
 
+TEST(CallMarks, OfAnyFormatWrittenTwice) {
+  const std::vector<std::pair<std::string, std::string>> one = {{"f", R"({"path": "a"})"}};
+  const struct {
+    ToolFormat form;
+    std::string call, mark;
+  } cases[] = {
+      {ToolFormat::key_tags, "<tool_call>f\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>",
+       "</tool_call>"},
+      {ToolFormat::minimax,
+       "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n"
+       "</minimax:tool_call>",
+       "</minimax:tool_call>"},
+      {ToolFormat::toolcall, R"(<TOOLCALL>[{"name": "f", "arguments": {"path": "a"}}]</TOOLCALL>)",
+       "</TOOLCALL>"},
+  };
+  for (const auto& c : cases) {
+    reads(c.form, c.call + "\n" + c.mark, one);
+    reads(c.form, c.call + "\n" + c.mark + "\nok", one, "ok");
+    for (const std::string& text : {"use " + c.mark, c.mark + " ends it"})
+      reads(c.form, c.call + "\n" + text, one, text);
+  }
+}
+
 TEST(ParameterValues, BlankOnesAreLeftOut) {
   for (const char* key : {"limit", "ratio", "on", "items", "obj", "opt"})
     for (const char* blank : {"", " ", "\n"})
@@ -266,6 +289,25 @@ TEST(JsonCalls, WithBracketsThatDoNotMatch) {
       ToolFormat::tagged,
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'a <tool_call>" + call + "</tool_call> it's <x",
       one, "<tool_call>{\"name\": \"f\", \"arguments\": {\"path\": 'ait's <x");
+}
+
+// The turn ended behind a whole call of a list.
+TEST(JsonCalls, InAListWithoutItsEnd) {
+  const std::string call = R"({"name": "f", "arguments": {"path": "TEXT"}})";
+  for (const std::string& text : {std::string("a"), "]} " + std::string(100, 'x')}) {
+    std::string one = call;
+    one.replace(one.find("TEXT"), 4, text);
+    const std::pair<std::string, std::string> want = {"f", R"({"path": )" + json_string(text) + "}"};
+    for (const auto& [form, open] : {std::pair{ToolFormat::toolcall, "<TOOLCALL>["},
+                                     {ToolFormat::listed, "<|tool_call|>["},
+                                     {ToolFormat::calls_tag, "<tool_calls>[\n"}}) {
+      reads(form, open + one, {want});
+      reads(form, open + one + ",\n" + one + "\n", {want, want});
+      EXPECT_TRUE(cut(open + call, rules_for(form)).calls.empty()) << "another one may follow";
+      stays_text(form, open + call.substr(0, call.size() - 1));
+    }
+  }
+  stays_text(ToolFormat::plain, "[" + call);
 }
 
 // As the example in Qwen2.5-Coder's template shows them.
