@@ -125,11 +125,12 @@ void name_mcp_tools(ResponseTools& tools) {
 
 void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
   const Json* value = fields.find("tool_choice");
-  if (!value || !value->is_object()) {
+  const std::string type = value ? string_at(*value, "type") : "";
+  if (type.empty() || type == "auto" || type == "none" || type == "required" || type == "any") {
     choice = read_tool_choice(fields);
     return;
   }
-  if (string_at(*value, "type") == "allowed_tools") {
+  if (type == "allowed_tools") {
     JsonFields inner(*value, "tool_choice.");
     inner.only("mode", {"auto", "required"}, "it must be auto or required");
     if (string_at(*value, "mode") == "required") choice.kind = ToolChoice::Kind::required;
