@@ -104,6 +104,16 @@ TEST_F(MixedFormsServed, InOtherApis) {
         post("/v1/responses", R"({"input":"hi",)" + tools + R"(,"tool_choice":)" + choice + "}");
     EXPECT_EQ(answer.status, 200) << choice << answer.body;
   }
+  const std::string nested =
+      R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{}}}])";
+  EXPECT_EQ(post("/v1/responses", R"({"input":"hi",)" + nested +
+                                      R"(,"tool_choice":{"type":"function","function":{"name":"f"}}})")
+                .status,
+            200);
+  const std::string seen = engine_.last_prompt();
+  post("/v1/responses",
+       R"({"input":"hi","tools":[{"type":"function","name":"f","description":"d","parameters":{}}]})");
+  EXPECT_EQ(engine_.last_prompt(), seen);
   EXPECT_EQ(
       post(
           "/v1/messages",
