@@ -68,6 +68,16 @@ def tool_names(request):
     return [name for name in (tool.get("name") or tool.get("function", {}).get("name") for tool in tools) if name]
 
 
+def without_repeated_tools(text, request):
+    """Without blocks in which the model repeats the descriptions of tools from its prompt: these are its words, and no calls."""
+    names = tool_names(request)
+
+    def is_repeated(block):
+        return '"parameters"' in block[1] and '"arguments"' not in block[1] and any(f'"name": "{name}"' in block[1] for name in names)
+
+    return re.sub(r"<tools>(.*?)(?:</tools>|\Z)", lambda block: "" if is_repeated(block) else block[0], text, flags=re.S)
+
+
 def lost_call(text, request):
     """The name of an offered tool that the text calls as JSON."""
     for name in tool_names(request):
@@ -77,9 +87,11 @@ def lost_call(text, request):
 
 
 def plain(value):
-    """Without what only tells the server where to cache."""
+    """Without what only tells the server where to cache, and a text alone as a text."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items() if key != "cache_control"}
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and value[0].get("type") == "text":
+        return value[0].get("text")
     if isinstance(value, list):
         return [plain(part) for part in value]
     return value
@@ -124,10 +136,12 @@ def judge(exchanges, counts):
         turn = {"prompt": row.get("prompt_tokens"), "cached": row.get("cached_tokens"), "answer": row.get("completion_tokens"),
                 "seconds": row.get("seconds"), "calls": answer.calls, "whole": answer.whole, "parts": parts_of(request)}
         findings += [{"kind": "refused", "path": exchange["path"], "about": error} for error in answer.errors]
-        if answer.whole and (found := MARKUP.search(answer.text)):
-            findings.append({"kind": "markup", "about": answer.text[max(0, found.start() - SHOWN):found.end() + SHOWN]})
-        if answer.whole and not answer.calls and (name := lost_call(answer.text, request)):
-            findings.append({"kind": "lost call", "about": f"{name}: {answer.text[-300:]}"})
+        text = without_repeated_tools(answer.text, request)
+        turn["repeats_tools"] = text != answer.text
+        if answer.whole and (found := MARKUP.search(text)):
+            findings.append({"kind": "markup", "about": text[max(0, found.start() - SHOWN):found.end() + SHOWN]})
+        if answer.whole and not answer.calls and (name := lost_call(text, request)):
+            findings.append({"kind": "lost call", "about": f"{name}: {text[-300:]}"})
         findings += reading_again(turns, turn)
         turns.append(turn)
     for turn in turns:

@@ -133,17 +133,17 @@ def summary_of(program, version, runs):
             "late": sum(run["late"] for run in runs), "turns": len(turns), "calls": sum(len(turn["calls"]) for turn in turns),
             "continued": len(later), "prompt": sum(turn["prompt"] or 0 for turn in turns), "cached": sum(turn["cached"] or 0 for turn in turns),
             "least_cached": min((turn["cached"] / turn["before"] for turn in later), default=None),
-            "changed": sum("changed" in turn for turn in turns),
+            "changed": sum("changed" in turn for turn in turns), "repeats_tools": sum(turn["repeats_tools"] for turn in turns),
             **{kind: sum(finding["kind"] == kind for run in runs for finding in run["findings"]) for kind in KINDS}}
 
 
 def table(summaries):
     print("\n| Program | Version | Tasks | Solved | Late | Turns | Calls | Refused | Markup | Lost calls | Read again | Continued turns: least found "
-          "| Own prompt changed | All tokens found |\n" + "|---" * 14 + "|")
+          "| Own prompt changed | Tools repeated | All tokens found |\n" + "|---" * 15 + "|")
     for s in summaries:
         least = "" if s["least_cached"] is None else f"{s['continued']}: {100 * s['least_cached']:.1f} %"
         print(f"| {s['program']} | {s['version']} | {s['tasks']} | {s['solved']} | {s['late']} | {s['turns']} | {s['calls']} | {s['refused']} | {s['markup']} "
-              f"| {s['lost call']} | {s['read again']} | {least} | {s['changed']} | {100 * s['cached'] / max(1, s['prompt']):.1f} % |")
+              f"| {s['lost call']} | {s['read again']} | {least} | {s['changed']} | {s['repeats_tools']} | {100 * s['cached'] / max(1, s['prompt']):.1f} % |")
 
 
 def main():

@@ -7,11 +7,13 @@ One conversation over HTTP, streamed: each turn has a thought of --thought token
 form a grammar fixes, so that models with random weights end it by themselves. The next message is sent --wait seconds after
 the answer, and at once (0). work `chain`: every turn calls a tool six times before it answers. --busy N: so many other clients
 ask all the time meanwhile. Prints a table, and with --json writes every figure: time to the first token (medians), tokens of
-prompts that were read while the client waited, and the shares of the answers that are as without reading ahead.
+prompts that were read while the client waited, the shares of the answers that are as without reading ahead, and the others' answers a
+second, their time to the first token and the gaps between their tokens (median and p99).
 
 --keep-thinking needs a template that knows preserve_thinking; without --template one is made from that of hybrid-146m."""
 
 import argparse
+import hashlib
 import http.client
 import json
 import os
@@ -72,7 +74,7 @@ class Server:
         self.address = found[1], int(found[2])
 
     def ask(self, body):
-        """Answers with (seconds to the first token, message, usage)."""
+        """Answers with (seconds to the first token, message, usage, seconds between tokens)."""
         connection = http.client.HTTPConnection(*self.address, timeout=600)
         begun = time.monotonic()
         connection.request("POST", "/v1/chat/completions", json.dumps(body | {"stream": True, "stream_options": {"include_usage": True}}),
@@ -80,7 +82,7 @@ class Server:
         response = connection.getresponse()
         if response.status != 200:
             sys.exit(f"HTTP {response.status}: {response.read().decode()}")
-        first, message, calls, usage = None, {"role": "assistant", "content": ""}, [], {}
+        times, message, calls, usage = [], {"role": "assistant", "content": ""}, [], {}
         for line in response:
             if not line.startswith(b"data: {"):
                 continue
@@ -88,8 +90,8 @@ class Server:
             usage = event.get("usage") or usage
             for choice in event["choices"]:
                 delta = choice["delta"]
-                if first is None and (delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls")):
-                    first = time.monotonic() - begun
+                if delta.get("content") or delta.get("reasoning_content") or delta.get("tool_calls"):
+                    times.append(time.monotonic() - begun)
                 message["content"] += delta.get("content") or ""
                 for call in delta.get("tool_calls") or []:
                     if call.get("id"):
@@ -98,7 +100,7 @@ class Server:
         if calls:
             message["tool_calls"] = calls
         connection.close()
-        return first, message, usage
+        return times[0], message, usage, [after - before for before, after in zip(times, times[1:])]
 
     def stop(self):
         self.process.terminate()
@@ -128,7 +130,7 @@ def converse(server, args, work, wait):
                 else:
                     text = {"type": "string", "minLength": args.answer, "maxLength": args.answer}
                     body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": text}}
-            first, message, usage = server.ask(body)
+            first, message, usage, _ = server.ask(body)
             read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
             turns.append({"turn": turn, "step": step, "ttft_s": first, "read": read, "prompt": usage["prompt_tokens"],
                           "said": message["content"] + json.dumps([call["function"] for call in message.get("tool_calls", [])])})
@@ -143,7 +145,7 @@ class Busy:
     """Other clients, each asking again as soon as it has its answer."""
 
     def __init__(self, server, count):
-        self.stopping, self.answers = False, 0
+        self.stopping, self.first, self.gaps = False, [], []
         self.threads = [threading.Thread(target=self.ask, args=(server, number)) for number in range(count)]
         for thread in self.threads:
             thread.start()
@@ -152,14 +154,25 @@ class Busy:
         turn = 0
         while not self.stopping:
             turn += 1
-            server.ask({"messages": [{"role": "user", "content": sentence(number * 1000 + turn)}], "max_tokens": 64, "temperature": 0,
-                        "reasoning_effort": "none"})
-            self.answers += 1
+            first, _, _, gaps = server.ask({"messages": [{"role": "user", "content": sentence(number * 1000 + turn)}], "max_tokens": 64,
+                                            "temperature": 0, "reasoning_effort": "none"})
+            self.first.append(first)
+            self.gaps += gaps
 
     def stop(self):
         self.stopping = True
         for thread in self.threads:
             thread.join()
+
+    def figures(self, seconds):
+        if not self.first:
+            return {}
+        return {"answers_per_s": len(self.first) / seconds, "ttft_s": share(self.first, 0.5), "ttft_p99_s": share(self.first, 0.99),
+                "gap_s": share(self.gaps, 0.5), "gap_p99_s": share(self.gaps, 0.99)}
+
+
+def share(numbers, part):
+    return sorted(numbers)[min(len(numbers) - 1, int(part * len(numbers)))]
 
 
 def measure(args, folder):
@@ -179,25 +192,28 @@ def measure(args, folder):
                 plain = said.setdefault((work, way == "keep-thinking"), texts)
                 first = [turn for turn in turns if turn["turn"] > 0 and turn["step"] == 0]
                 later = [turn for turn in turns if turn["step"] > 0]
-                rows.append({"work": work, "wait_s": wait, "way": way, "turns": turns, "busy_answers": busy.answers, "seconds": seconds,
+                rows.append({"work": work, "wait_s": wait, "way": way, "turns": turns, "others": busy.figures(seconds), "seconds": seconds,
                              "ttft_s": statistics.median(turn["ttft_s"] for turn in first),
                              "read": statistics.median(turn["read"] for turn in first),
                              "later_ttft_s": statistics.median(turn["ttft_s"] for turn in later) if later else None,
                              "later_read": statistics.median(turn["read"] for turn in later) if later else None,
-                             "same": sum(one == other for one, other in zip(texts, plain)), "answers": len(texts)})
+                             "same": sum(one == other for one, other in zip(texts, plain)), "answers": len(texts),
+                             "digest": hashlib.sha256(json.dumps(texts).encode()).hexdigest()})
                 print(row(rows[-1]), flush=True)
     return rows
 
 
 def row(r):
     later = f"{1000 * r['later_ttft_s']:8.0f} {r['later_read']:8.0f}" if r["later_read"] is not None else " " * 17
+    others = ("{answers_per_s:8.2f} {ttft_s:7.0f} /{ttft_p99_s:5.0f} {gap_s:7.1f} /{gap_p99_s:6.1f}"
+              .format(**{name: number if name == "answers_per_s" else 1000 * number for name, number in r["others"].items()}) if r["others"] else "")
     return (f"{r['work']:6} {r['wait_s']:5.0f} s  {r['way']:14} {1000 * r['ttft_s']:8.0f} {r['read']:8.0f} {later}  {r['same']:3}/{r['answers']:<3}"
-            f" {r['busy_answers'] / r['seconds']:7.2f}")
+            + others)
 
 
 def main():
     args = arguments()
-    print(f"{'work':6} {'wait':>7}  {'way':14} {'TTFT ms':>8} {'read':>8} {'in chain':>8} {'read':>8}  same    others/s")
+    print(f"{'work':6} {'wait':>7}  {'way':14} {'TTFT ms':>8} {'read':>8} {'in chain':>8} {'read':>8}  same   others/s TTFT ms p50/p99 gap ms p50/p99")
     with tempfile.TemporaryDirectory(prefix="next-turn-") as folder:
         for work in args.works.split(","):
             for wait in args.waits.split(","):

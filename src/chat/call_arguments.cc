@@ -37,6 +37,14 @@ std::optional<Json> object_in(std::string_view text, int depth = 0) {
   return json->is_object() ? std::optional(std::move(*json)) : std::nullopt;
 }
 
+// The text that stands in for arguments which Claude Code could not parse; null: they are others.
+const std::string* unparsed_text(const Json& arguments) {
+  const auto marked = arguments.find("__unparsedToolInput");
+  if (marked == arguments.end() || arguments.size() != 1 || !marked->is_object()) return nullptr;
+  const auto raw = marked->find("raw");
+  return raw != marked->end() && raw->is_string() ? raw->get_ptr<const std::string*>() : nullptr;
+}
+
 template <class Messages, class Visit>
 void for_each_function(Messages& messages, const Visit& visit) {
   for (auto& message : messages) {
@@ -54,13 +62,16 @@ void for_each_function(Messages& messages, const Visit& visit) {
 }  // namespace
 
 Json read_arguments(const Json& arguments) {
-  if (arguments.is_object()) return arguments;
+  if (arguments.is_object()) {
+    const std::string* raw = unparsed_text(arguments);
+    return raw ? read_arguments(Json(*raw)) : arguments;
+  }
   if (arguments.is_null()) return Json::object();
   if (!arguments.is_string()) return dump_json(arguments);
   const auto& text = arguments.get_ref<const std::string&>();
   if (is_blank(text)) return Json::object();
   auto object = object_in(text);
-  return object ? std::move(*object) : arguments;
+  return object ? read_arguments(*object) : arguments;
 }
 
 void read_all_arguments(Json& messages) {

@@ -7,7 +7,8 @@ namespace anabranch {
 
 // A call's arguments as an object, where they can be read as one: an object in a text, also one with line
 // breaks inside its strings or in a text of a text; nothing at all is an empty one. Other texts stay as they
-// are, and other values become their JSON.
+// are, and other values become their JSON. An object in which Claude Code sends back a text that it could not
+// parse is that text.
 Json read_arguments(const Json& arguments);
 
 // Reads the arguments of all calls.

@@ -36,6 +36,8 @@ std::vector<LaunchProgram> make_programs() {
                      {"ANTHROPIC_DEFAULT_HAIKU_MODEL", "{model}"},
                      {"CLAUDE_CODE_SUBAGENT_MODEL", "{model}"},
                      {"CLAUDE_CODE_MAX_CONTEXT_TOKENS", "{context}"},
+                     // It keeps room for an answer (and 13,000 tokens), and compacts when the rest is full.
+                     {"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "{output}"},
                      {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"}}},
       {.name = "codex",
        .command = "codex",

@@ -5,6 +5,7 @@
 
 #include "base/white_space.h"
 #include "output/begins_with.h"
+#include "output/fenced_call.h"
 #include "output/message_reader.h"
 #include "tokenizer/utf8.h"
 
@@ -110,7 +111,9 @@ void OutputParser::run(TextEnd end, std::vector<OutputEvent>& out) {
       const ToolFormat format = found.size == 0 ? ToolFormat::plain
                                 : tools         ? ToolFormat::tools
                                                 : rules_.format.tools;
-      scanner_.emplace(format, *rules_.tools, rules_.exact, !inside_);
+      // A call in a fence behind other text counts only if nothing follows.
+      const bool streams = !inside_ && (found.size > 0 || plain_may_begin(at_));
+      scanner_.emplace(format, *rules_.tools, rules_.exact, streams);
     } else if (found.marker == Marker::call_close) {
       at_ += found.size;
       trim_ = true;
@@ -170,6 +173,16 @@ bool OutputParser::plain_may_begin(size_t at) const {
          std::all_of(held_.begin() + static_cast<long>(at_), held_.begin() + static_cast<long>(at), is_space);
 }
 
+// Whether held_[at] begins a line with a fence that begins like a call of a tool.
+Scan OutputParser::fenced_may_begin(size_t at) const {
+  if (!plain_ || inside_ || calls_ > 0) return Scan::broken;
+  const auto before = std::string_view(held_).substr(at_, at - at_);
+  const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
+  const bool first = spaces.size() == before.size() && spaces_.find('\n') != std::string::npos;
+  if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
+  return fenced_call_head(std::string_view(held_).substr(at), *rules_.tools);
+}
+
 // Whether held_[at] begins a line that is only the closing mark of calls, and closes nothing.
 Scan OutputParser::call_close(size_t at, bool end) const {
   const std::string_view mark = call_closer(rules_.format.tools);
@@ -217,6 +230,9 @@ OutputParser::Found OutputParser::find_marker(bool end) const {
         if (stands(opener, opener)) return {Marker::call, i, opener.size()};
       if (plain_may_begin(i) && (here[0] == '{' || here[0] == '[' || stands("```", "")))
         return {Marker::call, i, 0};
+      const Scan fenced = here[0] == '`' ? fenced_may_begin(i) : Scan::broken;
+      if (fenced == Scan::complete) return {Marker::call, i, 0};
+      may = may || fenced == Scan::more;
     }
     if (may && !end) return {Marker::none, i, 0};
   }

@@ -54,6 +54,12 @@ TEST(LaunchPrograms, TheUsersOwnKeyIsNotUsed) {
   EXPECT_EQ(variable(with_values(program("claude"), kValues, {}), "ANTHROPIC_API_KEY"), "");
 }
 
+// With room for an answer of its own size, Claude Code compacts a context of 32,768 tokens after each turn.
+TEST(LaunchPrograms, AnswersTakeAQuarterOfTheContext) {
+  EXPECT_EQ(variable(with_values(program("claude"), kValues, {}), "CLAUDE_CODE_MAX_CONTEXT_TOKENS"), "4000");
+  EXPECT_EQ(variable(with_values(program("claude"), kValues, {}), "CLAUDE_CODE_MAX_OUTPUT_TOKENS"), "1000");
+}
+
 TEST(LaunchPrograms, TheUsersArgumentsFollow) {
   const LaunchProgram filled = with_values(program("aider"), kValues, {"--yes", "{model}"});
   const std::vector<std::string> words = {"--model", "openai/ORG/NAME", "--no-show-model-warnings", "--yes",

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/mapped_file.h"
+#include "chat/call_arguments.h"
 #include "output/output_format.h"
 
 namespace anabranch::server {
@@ -100,6 +101,34 @@ TEST(Replay, OnlyWhatSaysTheSame) {
   EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt"})")), 0u);
   EXPECT_EQ(known(memory, conversation("Let me look.", "{")), 0u);
   EXPECT_EQ(known(memory, conversation("Let me look.", R"({"path": "a.txt", "lines": 2})"), "other"), 0u);
+}
+
+// Claude Code sends arguments that it could not parse within an object of its own.
+TEST(Replay, BrokenArgumentsInAnObject) {
+  const std::string raw = R"({"path": "a.txt", "lines)";
+  const auto marked = [](const Json& inside) { return Json{{"__unparsedToolInput", inside}}; };
+  EXPECT_EQ(read_arguments(marked({{"raw", raw}, {"len", raw.size()}})), Json(raw));
+  EXPECT_EQ(read_arguments(marked({{"raw", "{\"a\": 1}"}, {"len", 8}})), (Json{{"a", 1}}));
+  EXPECT_EQ(read_arguments(marked({{"raw", raw}}).dump()), Json(raw));
+  for (Json other : {marked(raw), marked({{"raw", 1}}), Json{{"raw", raw}}})
+    EXPECT_EQ(read_arguments(other), other);
+  Json more = marked({{"raw", raw}});
+  more["path"] = "a";
+  EXPECT_EQ(read_arguments(more), more);
+
+  TurnMemory memory("");
+  const std::string path(300, 'a');  // long enough for the call to begin
+  const std::string broken =
+      "Let me look.\n\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"" + path +
+      "\", \"lines\" oops}}\n</tool_call>";
+  remember(broken + kEnd, memory);
+  const auto parsed = parse_output(broken, rules());
+  ASSERT_EQ(parsed.calls.size(), 1u) << parsed.content;
+  EXPECT_FALSE(parse_json(parsed.calls[0].arguments).ok()) << parsed.calls[0].arguments;
+  Json told = conversation("Let me look.", "");
+  Json& arguments = told[1]["tool_calls"][0]["function"]["arguments"];
+  arguments = read_arguments(marked({{"raw", parsed.calls[0].arguments}, {"len", 9}}));
+  EXPECT_EQ(known(memory, told), 1u);
 }
 
 TEST(Replay, ReasoningIsNotPartOfIt) {

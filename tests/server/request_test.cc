@@ -396,7 +396,7 @@ TEST(ChatRequest, RefusesBadMessagesByPlace) {
       {R"({"messages":[{"role":"king","content":"hi"}]})", "messages[0].role", "invalid_value"},
       {R"({"messages":[{"role":"user"}]})", "messages[0].content", "missing_required_parameter"},
       {R"({"messages":[{"role":"user","content":5}]})", "messages[0].content", "invalid_type"},
-      {R"({"messages":[{"role":"user","content":["x"]}]})", "messages[0].content[0]", "invalid_type"},
+      {R"({"messages":[{"role":"user","content":[7]}]})", "messages[0].content[0]", "invalid_type"},
       {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", "messages[0].content[0].text",
        "missing_required_parameter"},
       {R"({"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]})",

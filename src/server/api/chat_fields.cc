@@ -9,6 +9,12 @@
 namespace anabranch::server {
 namespace {
 
+// Whether a part is text, also with the names of the Responses API or without a type.
+bool is_text(const Json& part, const std::string* type) {
+  if (!type) return part.contains("text");
+  return *type == "text" || *type == "input_text" || *type == "output_text";
+}
+
 // Adds the content to `result` as one string; text parts of an array are joined, and null or no content is an
 // empty string. An assistant's refusal counts as text. Images are noted beside the text. Other parts of a
 // kept message become placeholders.
@@ -30,13 +36,19 @@ void read_content(JsonFields& message, const Json* content, const std::string& w
   for (size_t i = 0; i < content->size(); ++i) {
     const Json& part = (*content)[i];
     const std::string name = fmt::format("content[{}]", i);
+    if (part.is_string()) {
+      add_text(part.get<std::string>());
+      continue;
+    }
     if (!part.is_object())
       return message.fail(name, "invalid_type",
                           fmt::format("'{}{}' must be an object, not {}", where, name, json_type(part)));
     JsonFields fields(part, where + name + ".");
     const std::string* type = fields.string("type");
-    if (type && (*type == "text" || (role == "assistant" && *type == "refusal"))) {
-      add_text(fields.required_string(type->c_str()));  // the field has the same name as the type
+    if (is_text(part, type)) {
+      if (!part.contains("text") || !part["text"].is_null()) add_text(fields.required_string("text"));
+    } else if (type && role == "assistant" && *type == "refusal") {
+      add_text(fields.required_string("refusal"));
     } else if (type && *type == "image_url" && takes_images) {
       images.add_part(fields, where + name, part, result);
     } else if (type && kept) {

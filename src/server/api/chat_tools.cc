@@ -20,6 +20,23 @@ const Json* named_part(const Json& tool) {
   return name && name->is_string() ? &*part : nullptr;
 }
 
+// A tool as other APIs write it, with its name beside its type (Responses) or without one (Anthropic), as
+// some programs send it here, too; any other value as it is.
+Json usual_tool(const Json& tool) {
+  if (!tool.is_object() || string_at(tool, "name").empty()) return tool;
+  const std::string type = tool.contains("type") ? string_at(tool, "type") : "function";
+  const bool schema = tool.contains("input_schema");
+  if ((type != "function" && type != "custom") || tool.contains(type)) return tool;
+  Json part = tool;
+  part.erase("type");
+  if (type == "custom" && !schema) return {{"type", type}, {type, std::move(part)}};
+  if (schema) {
+    part["parameters"] = std::move(part["input_schema"]);
+    part.erase("input_schema");
+  }
+  return {{"type", "function"}, {"function", std::move(part)}};
+}
+
 bool is_custom(const Json& tool) {
   return tool.is_object() && string_at(tool, "type") == "custom";
 }
@@ -92,7 +109,7 @@ void read_chat_tools(JsonFields& fields, ChatRequest& request, CustomTools* cust
     fields.fail("tools", "invalid_value", fmt::format("'tools' has more than {} entries", kMaxTools));
   Json tools = Json::array();
   for (size_t i = 0; list && i < list->size() && !fields.error(); ++i) {
-    const Json& tool = (*list)[i];
+    const Json tool = usual_tool((*list)[i]);
     const Json* part = named_part(tool);
     if (!part) {
       fields.fail(

@@ -186,22 +186,24 @@ ToolChoice read_tool_choice(JsonFields& fields) {
   const Json* value = fields.find("tool_choice");
   ToolChoice choice;
   if (!value) return choice;
-  if (value->is_string()) {
-    const auto& text = value->get_ref<const std::string&>();
-    if (text == "none")
-      choice.kind = ToolChoice::Kind::none;
-    else if (text == "required")
-      choice.kind = ToolChoice::Kind::required;
-    else if (text != "auto")
-      fields.fail(
-          "tool_choice", "invalid_value",
-          fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
+  // Clients of other APIs write a word as an object, and "any" for "required".
+  const std::string word = value->is_string() ? value->get<std::string>() : string_at(*value, "type");
+  if (word == "none") {
+    choice.kind = ToolChoice::Kind::none;
+  } else if (word == "required" || word == "any") {
+    choice.kind = ToolChoice::Kind::required;
+  } else if (word == "auto") {
+    return choice;
+  } else if (value->is_string()) {
+    fields.fail(
+        "tool_choice", "invalid_value",
+        fmt::format("'tool_choice' is {}, but must be auto, none, required or a function", value->dump()));
   } else if (value->is_object()) {
-    const std::string type = string_at(*value, "type");
+    const std::string type = word.empty() ? "function" : word;
     const Json* part = JsonFields(*value).find(type.c_str());
     choice.kind = ToolChoice::Kind::named;
     choice.name = string_at(part && part->is_object() ? *part : *value, "name");
-    if ((type != "function" && type != "custom") || choice.name.empty())
+    if ((type != "function" && type != "custom" && type != "tool") || choice.name.empty())
       fields.fail("tool_choice", "invalid_value",
                   "'tool_choice' must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
   } else {

@@ -255,7 +255,7 @@ void read_message(JsonFields& request, const Json& message, size_t index, bool l
     fields.fail("content", "missing_required_parameter", fmt::format("'{}' is missing or empty", name));
   else if (role == "user")
     read_user(fields, content, name, kept, images, marks, messages);
-  else if (role == "system")
+  else if (role == "system" || role == "developer")
     messages.push_back(
         {{"role", "system"}, {"content", read_text(fields, content, name, messages.size(), marks)}});
   else

@@ -81,12 +81,12 @@ Json function_of(JsonFields& fields, const AnthropicTool* known, const std::stri
     return function;
   }
   if (const std::string* description = fields.string("description")) function["description"] = *description;
-  if (fields.boolean("strict").value_or(false)) function["strict"] = true;
   if (const Json* given = fields.object("input_schema"))
     function["parameters"] = *given;
   else
     fields.fail("input_schema", "missing_required_parameter",
                 fmt::format("'{}.input_schema' is missing", where));
+  if (fields.boolean("strict").value_or(false)) function["strict"] = true;
   return function;
 }
 

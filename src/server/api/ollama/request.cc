@@ -117,6 +117,7 @@ class MessageReader {
     Json images = read_images(fields, where + ".", string_at(message, "role"), kept, images_);
     Json out = message;
     out.erase("images");
+    if (!fields.find("content")) out["content"] = "";
     if (kept && images.is_null()) name_images(message, out);
     if (const std::string* thought = fields.string("thinking")) out["reasoning_content"] = *thought;
     if (const Json* calls = fields.array("tool_calls")) out["tool_calls"] = name_calls(*calls);

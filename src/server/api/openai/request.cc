@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "base/lower_case.h"
+#include "server/api/chat_blocks.h"
 #include "server/api/chat_fields.h"
 #include "server/api/content_parts.h"
 #include "server/api/format_fields.h"
@@ -99,8 +100,14 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
     return;
   }
   const std::vector<bool> kept = kept_messages(*list);
-  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
-    messages.push_back(read_message(fields, (*list)[i], i, kept[i], images));
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    if (!has_call_blocks((*list)[i])) {
+      messages.push_back(read_message(fields, (*list)[i], i, kept[i], images));
+      continue;
+    }
+    for (const Json& message : without_call_blocks((*list)[i]))
+      messages.push_back(read_message(fields, message, i, kept[i], images));
+  }
 }
 
 // A string or a list of token ids; nothing for any other value.

@@ -13,6 +13,14 @@ namespace {
 
 using Kind = ResponseTool::Kind;
 
+// The part in which chat completions have the name of a tool, or of a choice; null: it has none.
+const Json* nested_part(const Json& tool) {
+  const std::string type = string_at(tool, "type");
+  if ((type != "function" && type != "custom") || tool.contains("name")) return nullptr;
+  const auto part = tool.find(type);
+  return part != tool.end() && part->is_object() ? &*part : nullptr;
+}
+
 class ToolReader {
  public:
   ToolReader(JsonFields& request, ResponseTools& out, const mcp::Cancelled& cancelled)
@@ -32,6 +40,11 @@ class ToolReader {
                            fmt::format("'{}' must be an object, not {}", where, json_type(tool)));
     JsonFields fields(tool, where + ".");
     const std::string type = fields.required_string("type");
+    if (const Json* inner = nested_part(tool)) {
+      Json flat = *inner;
+      flat["type"] = type;
+      return read_one(flat, where, space);
+    }
     if (type == "function") {
       const Json* parameters = fields.object("parameters");
       add({Kind::function, fields.required_string("name"), space}, tool.value("description", Json()),
@@ -87,8 +100,9 @@ class ToolReader {
 std::string named_tool(const Json& tool, const ResponseTools& tools) {
   if (!tool.is_object()) return {};
   const std::string type = string_at(tool, "type");
-  const std::string name =
-      client_tool(type) ? type : model_name(string_at(tool, "namespace"), string_at(tool, "name"));
+  const Json* inner = nested_part(tool);
+  const std::string own = string_at(inner ? *inner : tool, "name");
+  const std::string name = client_tool(type) ? type : model_name(string_at(tool, "namespace"), own);
   return tools.known.contains(name) ? name : "";
 }
 
@@ -125,11 +139,13 @@ void name_mcp_tools(ResponseTools& tools) {
 
 void read_choice(JsonFields& fields, ResponseTools& tools, ToolChoice& choice) {
   const Json* value = fields.find("tool_choice");
-  if (!value || !value->is_object()) {
+  const bool is_object = value && value->is_object();
+  const std::string type = is_object ? string_at(*value, "type") : "";
+  if (!is_object || type == "auto" || type == "none" || type == "required" || type == "any") {
     choice = read_tool_choice(fields);
     return;
   }
-  if (string_at(*value, "type") == "allowed_tools") {
+  if (type == "allowed_tools") {
     JsonFields inner(*value, "tool_choice.");
     inner.only("mode", {"auto", "required"}, "it must be auto or required");
     if (string_at(*value, "mode") == "required") choice.kind = ToolChoice::Kind::required;
