@@ -42,6 +42,16 @@ void require_outputs(const char* op, std::span<const LowRankOutput> outputs) {
   }
 }
 
+void require_downs(const MatmulInput& x, std::span<const LowRankDown> parts) {
+  const char* op = "low_rank_down";
+  for (const LowRankDown& part : parts) {
+    require(part.down->in_features() == x.inputs, op, "x has {} columns and the matrix {} inputs.", x.inputs,
+            part.down->in_features());
+    require_rows(op, part.begin, part.count, x.rows);
+    require(&part.down->device() == &x.values.device(), op, "a part is on another device than x.");
+  }
+}
+
 // What linear() and linear_add() do not check where a device does all at once.
 void require_products(const char* op, const MatmulInput& x, std::span<const LowRankProduct> products,
                       const Tensor* residual) {
@@ -70,14 +80,8 @@ bool adds_nothing(const LowRankOutput& output) {
 }  // namespace
 
 std::vector<Tensor> low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  const char* op = "low_rank_down";
+  require_downs(x, parts);
   Device& device = x.values.device();
-  for (const LowRankDown& part : parts) {
-    require(part.down->in_features() == x.inputs, op, "x has {} columns and the matrix {} inputs.", x.inputs,
-            part.down->in_features());
-    require_rows(op, part.begin, part.count, x.rows);
-    require(&part.down->device() == &device, op, "a part is on another device than x.");
-  }
   if (device.ops().low_rank_down) return device.ops().low_rank_down(x, parts);
   std::vector<Tensor> all;
   for (const LowRankDown& part : parts) {
@@ -88,6 +92,13 @@ std::vector<Tensor> low_rank_down(const MatmulInput& x, std::span<const LowRankD
   return all;
 }
 
+LowRankDowns begin_low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts) {
+  const OpTable& ops = x.values.device().ops();
+  if (!ops.begin_low_rank_down) return {low_rank_down(x, parts), {}};
+  require_downs(x, parts);
+  return ops.begin_low_rank_down(x, parts);
+}
+
 void add_low_rank(std::span<LowRankOutput> outputs) {
   require_outputs("add_low_rank", outputs);
   bool nothing = true;
@@ -96,10 +107,11 @@ void add_low_rank(std::span<LowRankOutput> outputs) {
 }
 
 std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRankProduct> products,
-                                    const Tensor* residual) {
+                                    const Tensor* residual, const LowRankDowns& downs) {
   require_products("linear_low_rank", x, products, residual);
+  require_downs(x, downs.waiting);
   if (const OpTable& ops = x.values.device().ops(); ops.linear_low_rank)
-    return ops.linear_low_rank(x, products, residual);
+    return ops.linear_low_rank(x, products, residual, downs);
   std::vector<const Weight*> weights;
   for (const LowRankProduct& product : products) weights.push_back(product.weight);
   std::vector<Tensor> y =
@@ -112,15 +124,16 @@ std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRan
 }
 
 MatmulInput linear_low_rank_swiglu(const MatmulInput& x, LowRankProduct gate, LowRankProduct up,
-                                   Activation activation) {
+                                   Activation activation, const LowRankDowns& downs) {
   const char* op = "linear_low_rank_swiglu";
   const std::array both = {std::move(gate), std::move(up)};
   require_products(op, x, both, nullptr);
+  require_downs(x, downs.waiting);
   require(both[0].weight->out_features() == both[1].weight->out_features(), op,
           "gate has {} outputs and up {}.", both[0].weight->out_features(), both[1].weight->out_features());
   const OpTable& ops = x.values.device().ops();
-  if (ops.linear_low_rank_swiglu) return ops.linear_low_rank_swiglu(x, both, activation);
-  const auto y = linear_low_rank(x, both);
+  if (ops.linear_low_rank_swiglu) return ops.linear_low_rank_swiglu(x, both, activation, downs);
+  const auto y = linear_low_rank(x, both, nullptr, downs);
   return ops.swiglu(y[0], y[1], activation);
 }
 

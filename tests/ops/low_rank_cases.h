@@ -380,4 +380,64 @@ inline void expect_low_rank_downs(Device& device) {
   }
 }
 
+// Down-projections as a part of products: the bits of those with z from low_rank_down(). Few rows and many,
+// parts of up to nine rows and without any, more parts than a launch takes, and matrices of several formats.
+inline void expect_low_rank_downs_in_products(Device& device) {
+  Rng rng(27);
+  for (const auto& [rows, inputs, count, second] : {std::tuple{1, 64, 1, WeightKind::f32},
+                                                    {3, 2100, 3, WeightKind::f32},
+                                                    {9, 1100, 2, WeightKind::bf16},
+                                                    {10, 1030, 1, WeightKind::f32},
+                                                    {16, 70, 16, WeightKind::f32},
+                                                    {16, 70, 17, WeightKind::f32},
+                                                    {17, 130, 2, WeightKind::f32}}) {
+    SCOPED_TRACE(fmt::format("{} rows of {}, {} parts", rows, inputs, count));
+    const auto weight = [&, inputs = inputs](int out, WeightKind kind) {
+      return Weight::make(device, dense_matrix(out, inputs, kind, static_cast<unsigned>(out)).source());
+    };
+    const Weight a = weight(40, WeightKind::f32), b = weight(7, second), q = weight(70, WeightKind::f32),
+                 k = weight(33, WeightKind::bf16), v = weight(70, WeightKind::f32);
+    const MatmulInput x = pack(device.to_device(random_tensor({rows, inputs}, rng)));
+    std::vector<LowRankDown> parts;
+    for (int i = 0; i < count; i++) {
+      const int begin = count > 2 ? i % rows : i;
+      parts.push_back({i % 2 ? &b : &a, begin, count > 2 ? 1 : rows - begin});
+    }
+    parts.push_back({&a, 0, 0});
+    const LowRankDowns later = begin_low_rank_down(x, parts);
+    const LowRankDowns now{low_rank_down(x, parts), {}};
+    const auto product = [&, count = count](const Weight& of, const LowRankDowns& downs, int first) {
+      LowRankProduct made{&of, {}};
+      for (size_t i = 0; i < parts.size(); i++) {
+        Rng same(static_cast<unsigned>(i) + 40);
+        made.parts.push_back({downs.z[i],
+                              device.to_device(random_tensor({static_cast<int>(of.out_features()), 4}, same)),
+                              0.5f, parts[i].begin, parts[i].count, first});
+      }
+      return made;
+    };
+    const auto all = [&](const LowRankDowns& downs) {
+      return std::vector{product(k, downs, 0), product(q, downs, 3), product(v, downs, 1)};
+    };
+    const auto got = linear_low_rank(x, all(later), nullptr, later), want = linear_low_rank(x, all(now));
+    for (size_t i = 0; i < want.size(); i++) expect_same_bits(got[i], want[i], fmt::format("product {}", i));
+    const Tensor residual = device.to_device(random_tensor({rows, 70}, rng));
+    for (int turn = 0; turn < 2; turn++) {  // the second finds the counter of the first
+      const LowRankDowns again = begin_low_rank_down(x, parts);
+      const LowRankProduct one = product(q, again, 2);
+      expect_same_bits(linear_low_rank(x, {&one, 1}, &residual, again).front(),
+                       linear_low_rank(x, std::vector{product(q, now, 2)}, &residual).front(), "alone");
+    }
+    const Weight last = Weight::make(device, dense_matrix(64, 70, WeightKind::f32, 9).source());
+    for (const auto activation : {Activation::silu, Activation::gelu_tanh}) {
+      const LowRankDowns again = begin_low_rank_down(x, parts);
+      expect_same_bits(
+          linear(linear_low_rank_swiglu(x, product(q, again, 0), product(v, again, 3), activation, again),
+                 last),
+          linear(linear_low_rank_swiglu(x, product(q, now, 0), product(v, now, 3), activation), last),
+          "gate and up");
+    }
+  }
+}
+
 }  // namespace anabranch::ops
