@@ -17,14 +17,17 @@ bool is_adapted(const Linear& layer, std::span<const AdapterRows> adapters) {
   return std::ranges::any_of(adapters, [&](const AdapterRows& rows) { return find(rows, layer) != nullptr; });
 }
 
-// Each adapter's own rows of x, and the down-projections of all layers with this input.
-struct Downs {
-  std::vector<const AdapterRows*> rows;
-  ops::LowRankDowns downs;
+// The rows of an adapter after the down-projections of all layers with one input.
+struct DownRows {
+  const AdapterRows* rows;
+  Tensor z;
 };
-Downs begin_down(const ops::MatmulInput& x, std::span<const Linear* const> layers,
-                 std::span<const AdapterRows> adapters) {
-  Downs all;
+
+// Multiplies each adapter's own rows of x. Called before the layers' own products, which on a card begin to
+// load their weights meanwhile.
+std::vector<DownRows> project_down(const ops::MatmulInput& x, std::span<const Linear* const> layers,
+                                   std::span<const AdapterRows> adapters) {
+  std::vector<DownRows> all;
   std::vector<ops::LowRankDown> parts;
   for (const AdapterRows& rows : adapters) {
     const LowRank* first = nullptr;
@@ -36,40 +39,37 @@ Downs begin_down(const ops::MatmulInput& x, std::span<const Linear* const> layer
       first = low_rank;
     }
     if (!first) continue;
-    all.rows.push_back(&rows);
+    all.push_back({&rows, {}});
     parts.push_back({&first->down, rows.begin, rows.count});
   }
-  all.downs = ops::begin_low_rank_down(x, parts);
+  if (parts.empty()) return all;
+  auto z = ops::low_rank_down(x, parts);
+  for (size_t i = 0; i < z.size(); i++) all[i].z = std::move(z[i]);
   return all;
 }
 
 // The layers' products, and what adapters add to them.
-struct Adapted {
-  std::vector<ops::LowRankProduct> products;
-  ops::LowRankDowns downs;
-};
-Adapted with_adapters(const ops::MatmulInput& x, std::span<const Linear* const> layers,
-                      std::span<const AdapterRows> adapters) {
-  auto [all, downs] = begin_down(x, layers, adapters);
+std::vector<ops::LowRankProduct> with_adapters(const ops::MatmulInput& x,
+                                               std::span<const Linear* const> layers,
+                                               std::span<const AdapterRows> adapters) {
+  const auto downs = project_down(x, layers, adapters);
   std::vector<ops::LowRankProduct> products;
   for (const Linear* layer : layers) {
     CHECK(!layer->share, "an adapted layer is split among devices");
     auto& [weight, parts] = products.emplace_back();
     weight = &layer->weight;
-    for (size_t i = 0; i < all.size(); i++)
-      if (const LowRank* low_rank = find(*all[i], *layer))
-        parts.push_back(
-            {downs.z[i], low_rank->up, all[i]->scale, all[i]->begin, all[i]->count, low_rank->first});
+    for (const auto& [rows, z] : downs)
+      if (const LowRank* low_rank = find(*rows, *layer))
+        parts.push_back({z, low_rank->up, rows->scale, rows->begin, rows->count, low_rank->first});
   }
-  return {std::move(products), std::move(downs)};
+  return products;
 }
 
 // The products of an input with several matrices, with what adapters add to them.
 std::vector<Tensor> multiply(const Normed& input, std::span<const Linear* const> layers) {
   if (std::ranges::any_of(layers, [&](const Linear* layer) { return is_adapted(*layer, input.adapters); })) {
     const ops::MatmulInput x = ops::pack(input.x, input.norm);
-    const auto [products, downs] = with_adapters(x, layers, input.adapters);
-    return ops::linear_low_rank(x, products, nullptr, downs);
+    return ops::linear_low_rank(x, with_adapters(x, layers, input.adapters));
   }
   std::vector<const ops::Weight*> weights;
   for (const auto* layer : layers) weights.push_back(&layer->weight);
@@ -92,8 +92,7 @@ Tensor apply(const Linear& linear, const ops::MatmulInput& y, const Tensor* resi
   if (!is_adapted(linear, adapters)) return multiply(linear, y, residual);
   const Linear* const layers[] = {&linear};
   const ops::MatmulInput x = ops::pack(y);
-  const auto [products, downs] = with_adapters(x, layers, adapters);
-  return ops::linear_low_rank(x, products, residual, downs).front();
+  return ops::linear_low_rank(x, with_adapters(x, layers, adapters), residual).front();
 }
 
 Tensor scaled_with_bias(const Linear& linear, Tensor product) {
@@ -119,8 +118,8 @@ ops::MatmulInput project_glu(const Normed& input, const Linear& gate, const Line
   if (!is_adapted(gate, input.adapters) && !is_adapted(up, input.adapters))
     return ops::linear_swiglu(input.x, gate.weight, up.weight, *input.norm, activation);
   const ops::MatmulInput x = ops::pack(input.x, input.norm);
-  auto [products, downs] = with_adapters(x, both, input.adapters);
-  return ops::linear_low_rank_swiglu(x, std::move(products[0]), std::move(products[1]), activation, downs);
+  auto products = with_adapters(x, both, input.adapters);
+  return ops::linear_low_rank_swiglu(x, std::move(products[0]), std::move(products[1]), activation);
 }
 
 Tensor add(const Residual& residual, const Linear& linear, const ops::MatmulInput& y,

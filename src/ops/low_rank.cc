@@ -42,16 +42,6 @@ void require_outputs(const char* op, std::span<const LowRankOutput> outputs) {
   }
 }
 
-void require_downs(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  const char* op = "low_rank_down";
-  for (const LowRankDown& part : parts) {
-    require(part.down->in_features() == x.inputs, op, "x has {} columns and the matrix {} inputs.", x.inputs,
-            part.down->in_features());
-    require_rows(op, part.begin, part.count, x.rows);
-    require(&part.down->device() == &x.values.device(), op, "a part is on another device than x.");
-  }
-}
-
 // What linear() and linear_add() do not check where a device does all at once.
 void require_products(const char* op, const MatmulInput& x, std::span<const LowRankProduct> products,
                       const Tensor* residual) {
@@ -80,8 +70,14 @@ bool adds_nothing(const LowRankOutput& output) {
 }  // namespace
 
 std::vector<Tensor> low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  require_downs(x, parts);
+  const char* op = "low_rank_down";
   Device& device = x.values.device();
+  for (const LowRankDown& part : parts) {
+    require(part.down->in_features() == x.inputs, op, "x has {} columns and the matrix {} inputs.", x.inputs,
+            part.down->in_features());
+    require_rows(op, part.begin, part.count, x.rows);
+    require(&part.down->device() == &device, op, "a part is on another device than x.");
+  }
   if (device.ops().low_rank_down) return device.ops().low_rank_down(x, parts);
   std::vector<Tensor> all;
   for (const LowRankDown& part : parts) {
@@ -92,13 +88,6 @@ std::vector<Tensor> low_rank_down(const MatmulInput& x, std::span<const LowRankD
   return all;
 }
 
-LowRankDowns begin_low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  const OpTable& ops = x.values.device().ops();
-  if (!ops.begin_low_rank_down) return {low_rank_down(x, parts), {}};
-  require_downs(x, parts);
-  return ops.begin_low_rank_down(x, parts);
-}
-
 void add_low_rank(std::span<LowRankOutput> outputs) {
   require_outputs("add_low_rank", outputs);
   bool nothing = true;
@@ -107,11 +96,10 @@ void add_low_rank(std::span<LowRankOutput> outputs) {
 }
 
 std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRankProduct> products,
-                                    const Tensor* residual, const LowRankDowns& downs) {
+                                    const Tensor* residual) {
   require_products("linear_low_rank", x, products, residual);
-  require_downs(x, downs.waiting);
   if (const OpTable& ops = x.values.device().ops(); ops.linear_low_rank)
-    return ops.linear_low_rank(x, products, residual, downs);
+    return ops.linear_low_rank(x, products, residual);
   std::vector<const Weight*> weights;
   for (const LowRankProduct& product : products) weights.push_back(product.weight);
   std::vector<Tensor> y =
@@ -124,16 +112,15 @@ std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRan
 }
 
 MatmulInput linear_low_rank_swiglu(const MatmulInput& x, LowRankProduct gate, LowRankProduct up,
-                                   Activation activation, const LowRankDowns& downs) {
+                                   Activation activation) {
   const char* op = "linear_low_rank_swiglu";
   const std::array both = {std::move(gate), std::move(up)};
   require_products(op, x, both, nullptr);
-  require_downs(x, downs.waiting);
   require(both[0].weight->out_features() == both[1].weight->out_features(), op,
           "gate has {} outputs and up {}.", both[0].weight->out_features(), both[1].weight->out_features());
   const OpTable& ops = x.values.device().ops();
-  if (ops.linear_low_rank_swiglu) return ops.linear_low_rank_swiglu(x, both, activation, downs);
-  const auto y = linear_low_rank(x, both, nullptr, downs);
+  if (ops.linear_low_rank_swiglu) return ops.linear_low_rank_swiglu(x, both, activation);
+  const auto y = linear_low_rank(x, both);
   return ops.swiglu(y[0], y[1], activation);
 }
 

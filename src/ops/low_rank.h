@@ -22,16 +22,6 @@ struct LowRankDown {
 // device.
 std::vector<Tensor> low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts);
 
-// The results of low_rank_down(), some of which may be computed later.
-struct LowRankDowns {
-  std::vector<Tensor> z;  // of each part
-  std::vector<LowRankDown>
-      waiting;  // all parts, or none: their z are computed by the product they are given to
-};
-// low_rank_down(), at once or as a part of the next product of x. The products below must be given the
-// result.
-LowRankDowns begin_low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts);
-
 // One adapter's part of an output: its rows of y.
 struct LowRankRows {
   Tensor z;   // [pieces, count, columns] f32, of which columns [first, first + rank) are read
@@ -68,14 +58,13 @@ struct LowRankProduct {
 };
 
 // x W^T for each product, x [rows, in], plus `residual` [rows, out] for a single one, and then its parts. The
-// same bits as linear() or linear_add(), and add_low_rank(); throws as these do. downs: of x, whose z the
-// parts may have.
+// same bits as linear() or linear_add(), and add_low_rank(); throws as these do.
 std::vector<Tensor> linear_low_rank(const MatmulInput& x, std::span<const LowRankProduct> products,
-                                    const Tensor* residual = nullptr, const LowRankDowns& downs = {});
+                                    const Tensor* residual = nullptr);
 
 // activation(gate) * up of these two products with their parts. The same bits as linear_low_rank() and
 // swiglu().
 MatmulInput linear_low_rank_swiglu(const MatmulInput& x, LowRankProduct gate, LowRankProduct up,
-                                   Activation activation, const LowRankDowns& downs = {});
+                                   Activation activation);
 
 }  // namespace anabranch::ops

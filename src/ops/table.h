@@ -92,13 +92,11 @@ struct OpTable {
   void (*add_low_rank)(std::span<LowRankOutput> outputs);
   // null: built from linear() of the rows, which are not packed then
   std::vector<Tensor> (*low_rank_down)(const MatmulInput& x, std::span<const LowRankDown> parts) = nullptr;
-  // null: low_rank_down()
-  LowRankDowns (*begin_low_rank_down)(const MatmulInput& x, std::span<const LowRankDown> parts) = nullptr;
   // null: built from the ops here; both: gate and up, of one shape
   std::vector<Tensor> (*linear_low_rank)(const MatmulInput& x, std::span<const LowRankProduct> products,
-                                         const Tensor* residual, const LowRankDowns& downs) = nullptr;
+                                         const Tensor* residual) = nullptr;
   MatmulInput (*linear_low_rank_swiglu)(const MatmulInput& x, std::span<const LowRankProduct> both,
-                                        Activation activation, const LowRankDowns& downs) = nullptr;
+                                        Activation activation) = nullptr;
 
   // attention.h
   KvBlockShapes (*kv_block_shapes)(int kv_heads, int head_dim);

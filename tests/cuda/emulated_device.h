@@ -142,12 +142,6 @@ DEVICE void atomicAdd(u64* to, u64 x) {
 DEVICE int atomicAdd(int* to, int x) {
   return (*to += x) - x;
 }
-DEVICE u32 atomicInc(u32* to, u32 most) {
-  const u32 old = *to;
-  *to = old >= most ? 0 : old + 1;
-  return old;
-}
-DEVICE void __threadfence() {}
 DEVICE u32 __reduce_max_sync(u32 mask, u32 x) {
   return reduce(Lanes<u32>("__reduce_max_sync", mask, x), 0u, max<u32>);
 }
@@ -194,15 +188,6 @@ DEVICE void load_matrices(u32 row, u32 to[4]) {
 DEVICE void commit_copies() {}
 template <int N>
 DEVICE void wait_copies() {}
-DEVICE u32 load_acquire(const u32* p) {
-  return *p;
-}
-DEVICE int first_share() {
-  return 0;
-}
-DEVICE int shares() {
-  return 1;
-}
 DEVICE void barrier_sync(int id, int threads) {
   anabranch::emulator::barrier(id, threads);
 }

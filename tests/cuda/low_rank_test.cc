@@ -38,9 +38,6 @@ TEST_F(EmulatedLowRank, RowsStandAlone) {
 TEST_F(EmulatedLowRank, DownProjections) {
   expect_low_rank_downs(card());
 }
-TEST_F(EmulatedLowRank, DownProjectionsInProducts) {
-  expect_low_rank_downs_in_products(card());
-}
 
 TEST_F(EmulatedLowRank, RowsOfLayersStandAlone) {
   nn::expect_adapted_rows_stand_alone(card());
@@ -63,45 +60,11 @@ TEST_F(EmulatedLowRank, LaunchesOfALayer) {
   for (const int count : {1, 3}) {
     const Tensor x = layers.tensor({count, nn::AdaptedLayers::kIn}), residual = layers.tensor({count, 40});
     const auto adapters = std::span(rows).first(count == 1 ? 1 : 3);
-    const std::vector<std::string> want = {"norm_rows", "gemv_low_rank"};
+    const std::vector<std::string> want = {"norm_rows", "low_rank_down", "gemv_low_rank"};
     EXPECT_EQ(kernels([&] { layers.run(x, adapters); }), want);
     EXPECT_EQ(kernels([&] { layers.run_glu(x, up, adapters); }), want);
     EXPECT_EQ(kernels([&] { layers.run_alone(x, residual, adapters); }), want);
   }
-}
-
-// The down-projections are computed by the first product's launch if it has room for them, unless another
-// device on the card might keep its blocks from running at the same time.
-TEST_F(EmulatedLowRank, LaunchesOfDownProjections) {
-  Rng rng(4);
-  const auto weight = [&](int out, WeightKind kind) {
-    return Weight::make(card(), dense_matrix(out, 200, kind, 1).source());
-  };
-  const Weight down = weight(16, WeightKind::f32), other = weight(16, WeightKind::bf16),
-               wide = weight(70, WeightKind::f32), second = weight(70, WeightKind::bf16);
-  const auto kernels = [&](int rows, const std::vector<LowRankDown>& parts) {
-    const MatmulInput x = pack(card().to_device(random_tensor({rows, 200}, rng)));
-    const LowRankDowns downs = begin_low_rank_down(x, parts);
-    std::vector<LowRankProduct> products;
-    for (const Weight* of : {&wide, &second}) {
-      products.push_back({of, {}});
-      for (size_t i = 0; i < parts.size(); i++)
-        products.back().parts.push_back({downs.z[i], card().to_device(random_tensor({70, 16}, rng)), 1.0f,
-                                         parts[i].begin, parts[i].count});
-    }
-    launches().clear();
-    linear_low_rank(x, products, nullptr, downs);
-    std::string names;
-    for (const FakeLaunch& launch : launches()) names += (names.empty() ? "" : " ") + launch.kernel;
-    return names;
-  };
-  const std::string within = "gemv_low_rank gemv_low_rank", before = "low_rank_down " + within;
-  EXPECT_EQ(kernels(2, {{&down, 0, 1}, {&down, 1, 1}}), within);
-  EXPECT_EQ(kernels(8, std::vector<LowRankDown>(16, {&down, 3, 1})), within);
-  EXPECT_EQ(kernels(8, std::vector<LowRankDown>(17, {&down, 3, 1})), before);
-  EXPECT_EQ(kernels(2, {{&down, 0, 1}, {&other, 1, 1}}), "low_rank_down " + before);
-  const auto beside = cuda::open_cuda(0, 1).value();
-  EXPECT_EQ(kernels(2, {{&down, 0, 1}, {&down, 1, 1}}), before);
 }
 
 // 64 parts, shared among the outputs that have some; parts without rows take no place.

@@ -167,9 +167,6 @@ TEST(LowRank, RefusesWhatDoesNotFit) {
 TEST(LowRank, DownProjections) {
   on_every_device(expect_low_rank_downs);
 }
-TEST(LowRank, DownProjectionsInProducts) {
-  on_every_device(expect_low_rank_downs_in_products);
-}
 
 // On the CPU a row's bits are those of linear(), alone and among others.
 TEST(LowRank, DownProjectionsAreProducts) {

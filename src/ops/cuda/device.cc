@@ -143,7 +143,7 @@ void CudaDevice::trim() {
 }
 
 unsigned* CudaDevice::tile_counters() {
-  if (tile_counters_.empty()) tile_counters_ = zeros({kMostSplitTiles + 1}, Dtype::i32);
+  if (tile_counters_.empty()) tile_counters_ = zeros({kMostSplitTiles}, Dtype::i32);
   return data<unsigned>(tile_counters_, "linear");
 }
 

@@ -99,8 +99,6 @@ class CudaDevice final : public Device {
               const void* args) {
     context_->launch(kernels_.get(variant, name), grid, threads, shared_bytes, args);
   }
-  // A counter for the blocks of a product with adapters (kernels/gemv_low_rank.cu), 0 between launches.
-  unsigned* down_counter() { return tile_counters() + kMostSplitTiles; }
   // kMostSplitTiles counters for blocks that share a tile of a product: all are 0 between launches.
   static constexpr int kMostSplitTiles = 4096;
   unsigned* tile_counters();

@@ -141,7 +141,6 @@ void run_gemv(CudaDevice& on, Product product, bool swiglu) {
     args.first_row = first;
     args.rows = std::min(8 * s.row_tiles, args.rows);
     launch_gemv(on, product, s, swiglu);
-    if (product.adds) product.adds->down_units = 0;  // they are computed
   }
 }
 
@@ -275,19 +274,10 @@ void add_parts(CudaDevice& on, std::span<const LowRankRows> parts, Product& to) 
   if (to.adds) to.adds->end[to.args.matrices] = to.adds->parts;
 }
 
-// Computes what waits as a part of this launch, or before it.
-void add_or_launch(const MatmulInput& x, const LowRankDowns& downs, Product& to) {
-  if (downs.waiting.empty()) return;
-  if (!to.adds) to.adds = std::make_shared<ProductAdds>();
-  if (add_downs(x, downs, *to.adds)) return;
-  to.adds->down_units = 0;
-  launch_downs(x, downs);
-}
-
 // y_i = x W_i^T (+ residual); matrices of one format share a launch. parts: what is added to y_i.
 void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> weights,
-              std::span<const Tensor> out, const Tensor* residual, std::span<const LowRankProduct> parts = {},
-              const LowRankDowns& downs = {}) {
+              std::span<const Tensor> out, const Tensor* residual,
+              std::span<const LowRankProduct> parts = {}) {
   if (in.x.rows == 0) return;
   const MatmulInput x = prepared(in);
   std::vector<Product> products;
@@ -302,7 +292,6 @@ void multiply(CudaDevice& on, const Input& in, std::span<const Weight* const> we
                                             residual ? on.data(*residual, "linear_add") : nullptr,
                                             static_cast<int>(weights[i]->out_features()), 0};
   }
-  if (!products.empty()) add_or_launch(x, downs, products.front());
   for (const Product& product : products) run(on, product, false);
 }
 
@@ -318,7 +307,7 @@ std::vector<Tensor> linear(const Input& in, std::span<const Weight* const> weigh
 
 // parts: empty, or what is added to both products.
 MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up, Activation activation,
-                          std::span<const LowRankProduct> parts = {}, const LowRankDowns& downs = {}) {
+                          std::span<const LowRankProduct> parts = {}) {
   const char* op = "linear_swiglu";
   const Weight* both[] = {&gate, &up};
   // The kernels that compute both products together only support SiLU.
@@ -339,7 +328,6 @@ MatmulInput linear_swiglu(const Input& in, const Weight& gate, const Weight& up,
   }
   product.args.tiles = on.data<unsigned short>(out.values, op);
   product.args.tiles_rows = layout_rows(in.x.rows);
-  add_or_launch(x, downs, product);
   run(on, product, true);
   return out;
 }
@@ -420,7 +408,7 @@ Tensor multiply_own_inputs(const MatmulInput& own, const Weight& columns, const 
 }
 
 std::vector<Tensor> linear_low_rank(const MatmulInput& rows, std::span<const LowRankProduct> products,
-                                    const Tensor* residual, const LowRankDowns& downs) {
+                                    const Tensor* residual) {
   CudaDevice& on = cuda_device(rows.values);
   const MatmulInput x = cuda::pack(rows, nullptr);  // blocks that normalise rows add no parts
   std::vector<const Weight*> weights;
@@ -433,23 +421,17 @@ std::vector<Tensor> linear_low_rank(const MatmulInput& rows, std::span<const Low
   std::vector<Tensor> y;
   for (const LowRankOutput& output : outputs) y.push_back(output.y);
   const bool adds = adds_in_blocks(x.rows, products);
-  if (adds) {
-    multiply(on, {x}, weights, y, residual, products, downs);
-  } else {
-    launch_downs(x, downs);
-    multiply(on, {x}, weights, y, residual);
-    cuda::add_low_rank(outputs);
-  }
+  multiply(on, {x}, weights, y, residual, adds ? products : std::span<const LowRankProduct>());
+  if (!adds) cuda::add_low_rank(outputs);
   return y;
 }
 MatmulInput linear_low_rank_swiglu(const MatmulInput& rows, std::span<const LowRankProduct> both,
-                                   Activation activation, const LowRankDowns& downs) {
+                                   Activation activation) {
   const Weight &gate = *both[0].weight, &up = *both[1].weight;
   const MatmulInput x = cuda::pack(rows, nullptr);
   if (activation == Activation::silu && stored(gate).format == stored(up).format &&
       adds_in_blocks(x.rows, both))
-    return linear_swiglu(Input{x}, gate, up, activation, both, downs);
-  launch_downs(x, downs);
+    return linear_swiglu(Input{x}, gate, up, activation, both);
   const Weight* const weights[] = {&gate, &up};
   auto y = linear(Input{x}, weights);
   LowRankOutput outputs[] = {{std::move(y[0]), both[0].parts}, {std::move(y[1]), both[1].parts}};

@@ -31,23 +31,6 @@ void launch_down(CudaDevice& on, DownLaunch& launch, int most_rows) {
   args.parts = 0;
 }
 
-int input_tiles(const MatmulInput& x) {
-  return (x.inputs + kTileInputs - 1) / kTileInputs;
-}
-
-// Of z; a block adds up `joined` pieces of the inputs for each that is stored.
-struct Pieces {
-  int most_rows = 0, joined = 1, stored = 0;
-};
-Pieces pieces_of(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  Pieces pieces;
-  for (const LowRankDown& part : parts) pieces.most_rows = std::max(pieces.most_rows, part.count);
-  const int all = (input_tiles(x) + kDownTiles - 1) / kDownTiles;
-  if (pieces.most_rows > kMostSplitRows) pieces.joined = all;
-  pieces.stored = all / pieces.joined;
-  return pieces;
-}
-
 // The additions to some outputs, launch by launch.
 class Additions {
  public:
@@ -133,69 +116,33 @@ static_assert(kLowRankOutputs == kMaxLinearWeights);
 }  // namespace
 
 std::vector<Tensor> low_rank_down(const MatmulInput& rows, std::span<const LowRankDown> parts) {
-  const MatmulInput x = cuda::pack(rows, nullptr);
-  const LowRankDowns downs = cuda::begin_low_rank_down(x, parts);
-  launch_downs(x, downs);
-  return downs.z;
-}
-
-LowRankDowns begin_low_rank_down(const MatmulInput& x, std::span<const LowRankDown> parts) {
-  LowRankDowns downs{{}, {parts.begin(), parts.end()}};
-  const Pieces pieces = pieces_of(x, parts);
-  for (const auto& [down, begin, count] : parts)
-    downs.z.push_back(cuda_device(x.values).empty(
-        {pieces.stored, count, static_cast<int>(down->out_features())}, Dtype::f32));
-  return downs;
-}
-
-void launch_downs(const MatmulInput& x, const LowRankDowns& downs) {
   const char* op = "low_rank_down";
-  CudaDevice& on = cuda_device(x.values);
-  const Pieces pieces = pieces_of(x, downs.waiting);
+  CudaDevice& on = cuda_device(rows.values);
+  const MatmulInput x = cuda::pack(rows, nullptr);
+  const int input_tiles = (x.inputs + kTileInputs - 1) / kTileInputs;
+  int most_rows = 0;
+  for (const LowRankDown& part : parts) most_rows = std::max(most_rows, part.count);
+  const int all_pieces = (input_tiles + kDownTiles - 1) / kDownTiles;
+  const int joined = most_rows <= kMostSplitRows ? 1 : all_pieces, pieces = all_pieces / joined;
   std::vector<DownLaunch> launches;
-  for (size_t i = 0; i < downs.waiting.size(); i++) {
-    const auto& [down, begin, count] = downs.waiting[i];
-    if (downs.z[i].empty()) continue;
+  std::vector<Tensor> all;
+  for (const auto& [down, begin, count] : parts) {
+    const int columns = static_cast<int>(down->out_features());
+    all.push_back(on.empty({pieces, count, columns}, Dtype::f32));
+    if (all.back().empty()) continue;
     const DeviceWeight& w = stored(*down);
     auto at = std::ranges::find(launches, w.format, &DownLaunch::format);
     if (at == launches.end())
-      at = launches.insert(at, {w.format,
-                                {on.data<unsigned>(x.values, op), layout_rows(x.rows), input_tiles(x),
-                                 pieces.joined, pieces.stored}});
+      at = launches.insert(
+          at,
+          {w.format, {on.data<unsigned>(x.values, op), layout_rows(x.rows), input_tiles, joined, pieces}});
     LowRankDownArgs& args = at->args;
-    args.part[args.parts++] = {
-        w.memory.get(), on.data(downs.z[i], op), static_cast<int>(down->out_features()), begin, count, 0};
-    if (args.parts == kDownParts) launch_down(on, *at, pieces.most_rows);
+    args.part[args.parts++] = {w.memory.get(), on.data(all.back(), op), columns, begin, count, 0};
+    if (args.parts == kDownParts) launch_down(on, *at, most_rows);
   }
   for (DownLaunch& launch : launches)
-    if (launch.args.parts > 0) launch_down(on, launch, pieces.most_rows);
-}
-
-bool add_downs(const MatmulInput& x, const LowRankDowns& downs, ProductAdds& to) {
-  CudaDevice& on = cuda_device(x.values);
-  constexpr int kMostUnits = 1 << 10, kMostColumns = 1 << 15;
-  if (x.rows > kMostLaneRows || !on.alone()) return false;
-  to.downs = to.down_units = to.down_planes = 0;
-  to.down_pieces = pieces_of(x, downs.waiting).stored;
-  to.counter = on.down_counter();
-  for (size_t i = 0; i < downs.waiting.size(); i++) {
-    const auto& [down, begin, count] = downs.waiting[i];
-    if (downs.z[i].empty()) continue;
-    const DeviceWeight& w = stored(*down);
-    const auto columns = down->out_features();
-    if (to.downs == kAddedDowns || columns > kMostColumns || w.format.kind != kPlainValues) return false;
-    if (to.downs > 0 && w.format.planes != to.down_planes) return false;
-    to.down_planes = w.format.planes;
-    to.down[to.downs++] = {w.memory.get(),
-                           on.data(downs.z[i], "low_rank_down"),
-                           static_cast<unsigned short>(columns),
-                           static_cast<unsigned short>(begin),
-                           static_cast<unsigned short>(count),
-                           static_cast<unsigned short>(to.down_units)};
-    to.down_units += static_cast<int>((columns + 15) / 16) * to.down_pieces * ((count + 7) / 8);
-    if (to.down_units > kMostUnits) return false;
-  }
-  return true;
+    if (launch.args.parts > 0) launch_down(on, launch, most_rows);
+  return all;
 }
 
 void add_low_rank(std::span<LowRankOutput> outputs) {

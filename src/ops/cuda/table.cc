@@ -51,7 +51,6 @@ const OpTable& cuda_ops() {
                                 .rope = cuda::rope,
                                 .add_low_rank = cuda::add_low_rank,
                                 .low_rank_down = cuda::low_rank_down,
-                                .begin_low_rank_down = cuda::begin_low_rank_down,
                                 .linear_low_rank = cuda::linear_low_rank,
                                 .linear_low_rank_swiglu = cuda::linear_low_rank_swiglu,
                                 .kv_block_shapes = cuda::kv_block_shapes,

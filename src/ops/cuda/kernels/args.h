@@ -260,21 +260,12 @@ struct LowRankArgs {
 };
 static_assert(sizeof(LowRankArgs) <= 4096, "what a launch takes");
 // The same as a part of a product's launch (gemv.cuh): each matrix m has the parts [end[m - 1], end[m]), in
-// order. A block holds all numbers of z that they read, with their pieces added up. If there are down_units,
-// the blocks first compute z (gemv_low_rank.cu): a unit is a piece of 16 columns and 8 rows of a part.
-constexpr int kAddedNumbers = 1024, kAddedParts = 64, kAddedDowns = 16;
-struct AddedDown {
-  const unsigned char* weights;
-  float* z;                                     // [pieces, count, columns]
-  unsigned short columns, begin, count, first;  // first: the part's first unit
-};
+// order. A block holds all numbers of z that they read, with their pieces added up.
+constexpr int kAddedNumbers = 1024, kAddedParts = 64;
 struct ProductAdds {
   int parts, numbers;
   int end[8];
   LowRankPart part[kAddedParts];
-  int downs, down_units, down_planes, down_pieces;
-  unsigned* counter;  // 0 before and after a launch
-  AddedDown down[kAddedDowns];
 };
 struct AdaptedLinearArgs {
   LinearArgs linear;

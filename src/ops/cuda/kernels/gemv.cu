@@ -1,1 +1,1 @@
-KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a) { multiply_units(a, nullptr, NoDowns()); }
+KERNEL __launch_bounds__(kThreads, 1) gemv(const __grid_constant__ LinearArgs a) { multiply_units(a, nullptr); }

@@ -285,17 +285,7 @@ struct Results {
   }
 };
 
-// What a launch without adapters does of Downs (gemv_low_rank.cu).
-struct NoDowns {
-  __device__ bool any() const { return false; }
-  __device__ void request_weights() {}
-  __device__ void request_inputs() {}
-  __device__ void compute(float*) {}
-  __device__ void wait() {}
-};
-
-template <class Downs>
-DEVICE void multiply_units(const LinearArgs& a, const ProductAdds* adds, Downs downs) {
+DEVICE void multiply_units(const LinearArgs& a, const ProductAdds* adds) {
   extern __shared__ __align__(128) u8 shared[];
   let_next_start();
   float* sums = (float*)shared;
@@ -330,14 +320,12 @@ DEVICE void multiply_units(const LinearArgs& a, const ProductAdds* adds, Downs d
       commit_copies();
     }
   };
-  downs.request_weights();
   fill(early_slots);
   if (NORMED) {
     make_inputs(a, rings + kWarps * STAGES * TILES * kTileBytes, x_step, sums, [&] { fill(kFilled - early_slots); });
     reader = early;
   } else {
     wait_for_previous();
-    downs.request_inputs();
     for (int i = 0; i < kFilled; i++) {
       if (!reader.done(a)) {
         if (i >= early_slots) reader.weights(a);
@@ -346,8 +334,7 @@ DEVICE void multiply_units(const LinearArgs& a, const ProductAdds* adds, Downs d
       commit_copies();
     }
   }
-  if (downs.any()) downs.compute(sums);
-  if (adds && !downs.any()) add_pieces(*adds, z);
+  if (adds) add_pieces(*adds, z);
   const auto fetch = [&] {
     if (!reader.done(a)) reader.weights(a), reader.activations(), reader.advance(a);
     commit_copies();
@@ -397,10 +384,6 @@ DEVICE void multiply_units(const LinearArgs& a, const ProductAdds* adds, Downs d
           multiply<1>(w + i * kRecordBytes, at + i * x_step, 0, x_at, acc);
       if (NORMED) __syncwarp(), fetch();
       slot = slot + 1 == STAGES ? 0 : slot + 1;
-    }
-    if (downs.any() && unit == (int)blockIdx.x) {
-      downs.wait();
-      add_pieces(*adds, z);
     }
 
     const int r = lane / 4, q = lane % 4;

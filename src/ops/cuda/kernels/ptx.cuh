@@ -123,11 +123,6 @@ DEVICE u32 load_acquire(const u32* p) {
   return x;
 }
 
-// For work that the blocks of a launch divide, all of which run at the same time: a block's first piece, and the
-// distance to its next one. The emulator's blocks do not run together, so there each does all of the work.
-DEVICE int first_share() { return blockIdx.x; }
-DEVICE int shares() { return gridDim.x; }
-
 // Waits until `threads` threads of the block have reached barrier `id`; 0 is the barrier of __syncthreads().
 DEVICE void barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
