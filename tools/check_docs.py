@@ -49,7 +49,7 @@ NOT_RUN = [
     (r"(sudo |apt|dpkg|docker|brew|systemctl|journalctl|launchctl|make |cmake |ninja |debootstrap)", "changes the machine"),
     (r"(pip|python3 -m pip) ", "needs the network"),
     (r"(sha256sum -c|tar -xzf|\S*/install\.sh)", "needs the archive; tests/tools tests it"),
-    (r"(vllm-router|aiperf|lm_eval) ", "another program"),
+    (r"(vllm-router|aiperf|guidellm|lm_eval) ", "another program"),
 ]
 # Words of examples, and what stands for them.
 STANDS_FOR = [
