@@ -34,7 +34,7 @@ TEST(ModelReport, LayersForPrediction) {
   const int layers =
       parse_json(read_file((glm / "config.json").string(), 1 << 20).value()).value()["num_hidden_layers"];
   const Json inside = report_of(glm, "model.layers.0.eh_proj.weight");
-  for (const std::string name :
+  for (const std::string& name :
        {std::string("mtp.fc.weight"), fmt::format("model.layers.{}.eh_proj.weight", layers)}) {
     const Json report = report_of(glm, name);
     EXPECT_EQ(report["mtp_head"], "no") << name;

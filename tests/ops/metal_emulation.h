@@ -1,16 +1,17 @@
-// Runs the text of Metal kernels as C++: every thread of a threadgroup is a thread here, and barriers are
-// barriers. This tests arithmetic, indices and races between barriers, but not Metal's own compiler.
+// Runs the text of Metal kernels as C++: every thread of a threadgroup has a stack of its own here. This
+// tests arithmetic, indices and races between barriers, but not Metal's own compiler.
 #pragma once
 
 #include <mlx/ops.h>
+#include <ucontext.h>
 
 #include <algorithm>
-#include <barrier>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ops/metal/kernel.h"
@@ -22,12 +23,56 @@ struct Position {
   int x, y, z;
 };
 
+// The threads of a group, in turns: each runs until it waits for the others. Real threads with a barrier
+// would take a time slice for each turn where other programs are busy. The order changes, so that a missing
+// barrier shows.
+class Group {
+ public:
+  Group(int threads, std::function<void(int)> body)
+      : body_(std::move(body)), threads_(static_cast<size_t>(threads)) {}
+  void run() {
+    running_ = this;
+    for (Thread& thread : threads_) {
+      getcontext(&thread.context);
+      thread.context.uc_stack.ss_sp = thread.stack.data();
+      thread.context.uc_stack.ss_size = thread.stack.size();
+      thread.context.uc_link = &others_;
+      makecontext(
+          &thread.context, [] { running_->begin(); }, 0);
+    }
+    for (bool backwards = false; left_ > 0; backwards = !backwards)
+      for (size_t i = 0; i < threads_.size(); i++) {
+        current_ = backwards ? threads_.size() - 1 - i : i;
+        if (!threads_[current_].ended) swapcontext(&others_, &threads_[current_].context);
+      }
+  }
+  void wait() { swapcontext(&threads_[current_].context, &others_); }
+
+ private:
+  struct Thread {
+    ucontext_t context{};
+    std::vector<char> stack = std::vector<char>(64 << 10);
+    bool ended = false;
+  };
+  void begin() {
+    const size_t mine = current_;
+    body_(static_cast<int>(mine));
+    threads_[mine].ended = true;
+    left_--;
+  }
+  inline static thread_local Group* running_ = nullptr;
+  const std::function<void(int)> body_;
+  std::vector<Thread> threads_;
+  ucontext_t others_{};
+  size_t current_ = 0, left_ = threads_.size();
+};
+
 // One thread: its position, operands, results and constants.
 class EmulatedThread {
  public:
-  EmulatedThread(const Launch& launch, const std::vector<mx::array>& outputs, std::barrier<>& barrier,
+  EmulatedThread(const Launch& launch, const std::vector<mx::array>& outputs, Group& group,
                  std::vector<float>& lanes)
-      : launch_(launch), outputs_(outputs), barrier_(barrier), lanes_(lanes) {}
+      : launch_(launch), outputs_(outputs), group_(group), lanes_(lanes) {}
 
   Position group_position{}, grid_position{};
   int index = 0;  // in the threadgroup
@@ -43,7 +88,7 @@ class EmulatedThread {
       if (known == name) return value;
     throw std::invalid_argument("no constant " + name);
   }
-  void wait() { barrier_.arrive_and_wait(); }
+  void wait() { group_.wait(); }
   // All threads of the group call it together.
   float simd_sum(float value) {
     lanes_[static_cast<size_t>(index)] = value;
@@ -63,7 +108,7 @@ class EmulatedThread {
   }
   const Launch& launch_;
   const std::vector<mx::array>& outputs_;
-  std::barrier<>& barrier_;
+  Group& group_;
   std::vector<float>& lanes_;
 };
 
@@ -127,10 +172,9 @@ inline std::vector<mx::array> emulate(const Launch& given) {
   const auto [tx, ty, tz] = launch.group;
   if (gx % tx != 0 || gy % ty != 0 || gz % tz != 0) throw std::invalid_argument("a threadgroup is cut off");
   const int threads = tx * ty * tz;
-  std::barrier barrier(threads);
   std::vector<float> lanes(static_cast<size_t>(threads));
-  const auto run = [&](int index) {
-    EmulatedThread self(launch, outputs, barrier, lanes);
+  Group group(threads, [&](int index) {
+    EmulatedThread self(launch, outputs, group, lanes);
     self.index = index;
     self.group_position = {index % tx, index / tx % ty, index / (tx * ty)};
     const Position& at = self.group_position;
@@ -141,10 +185,8 @@ inline std::vector<mx::array> emulate(const Launch& given) {
           launch.kernel == "gemv" ? emulated::gemv(self) : emulated::delta_scan(self);
           self.wait();  // memory of the group is the next one's from here on
         }
-  };
-  std::vector<std::thread> others;
-  for (int i = 0; i < threads; i++) others.emplace_back(run, i);
-  for (auto& thread : others) thread.join();
+  });
+  group.run();
   return outputs;
 }
 

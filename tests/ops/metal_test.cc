@@ -13,6 +13,11 @@ namespace {
 // A device whose kernels are emulated, beside the reference device without kernels.
 class Metal : public ::testing::Test {
  protected:
+#if defined(__SANITIZE_THREAD__)
+  void SetUp() override {
+    GTEST_SKIP() << "ThreadSanitizer knows nothing of the emulation's stacks";
+  }
+#endif
   ReferenceDevice metal_{0, [this](const metal::Launch& launch) {
                            launches_++;
                            return metal::emulate(launch);

@@ -94,12 +94,13 @@ inline std::vector<float> to_vector(const Tensor& x) {
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 // Where the first difference is, for messages.
 inline ::testing::AssertionResult bits_agree(const float* a, const float* b, size_t count) {
-  if (std::memcmp(a, b, count * sizeof(float)) == 0) return ::testing::AssertionSuccess();
+  if (count == 0 || std::memcmp(a, b, count * sizeof(float)) == 0) return ::testing::AssertionSuccess();
   for (size_t i = 0; i < count; i++) {
     if (std::memcmp(a + i, b + i, sizeof(float)) != 0)
       return ::testing::AssertionFailure()
@@ -153,7 +154,7 @@ inline Tensor rows_to_choose_from(int width, Rng& rng) {
 inline void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
   const auto x = to_vector(a), y = to_vector(b);
-  if (std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) return;
+  if (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) return;
   for (size_t i = 0; i < x.size(); i++) {
     if (std::memcmp(&x[i], &y[i], 4) != 0) {
       FAIL() << fmt::format("{}: element {} of {}: {} against {}", what, i, x.size(), x[i], y[i]);
