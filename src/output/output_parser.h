@@ -57,7 +57,7 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
 // - A complete call without its closing mark counts, also in a list that lacks its bracket where the model
 //   ended, and after a call a line that is only such a mark is no text.
-  // - An answer in JSON may be a call where the model's format says so, and so may a fence at its end.
+// - An answer in JSON may be a call where the model's format says so, and so may a fence at its end.
 // - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
 //   after it is held back.
 class OutputParser {
