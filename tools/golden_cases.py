@@ -261,6 +261,8 @@ def member(model_type, architecture, long=False, dtype="bf16", world="hf", stepw
 
 
 LATENT = dict(q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4)
+# With heads of sizes that there are kernels for on CUDA.
+CARD_LATENT = dict(kv_lora_rank=32, qk_rope_head_dim=32, qk_nope_head_dim=32, v_head_dim=10)
 DEEP_YARN = dict(rope_scaling={"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "mscale": 1.0,
                                "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1})
 
@@ -337,6 +339,11 @@ CASES |= {
     "mistral4_nested": latent("mistral4", "Mistral4", world="nested", q_lora_rank=16, first_k_dense_replace=0, **DEEP_EXPERTS, rope_parameters={
         "type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
         "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}, long=True),
+    "deepseek_v3_card": latent("deepseek_v3", "DeepseekV3", **CARD_LATENT, q_lora_rank=24, num_nextn_predict_layers=0,
+                               first_k_dense_replace=1, long=True, **DEEP_YARN, **DEEP_EXPERTS),
+    "mistral4_card": latent("mistral4", "Mistral4", **CARD_LATENT, q_lora_rank=16, num_hidden_layers=2, first_k_dense_replace=0, **DEEP_EXPERTS,
+                            rope_parameters={"type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
+                                             "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}),
     # Transformers makes the row of a padding token 0 where the head is the embedding.
     "youtu": latent("youtu", "Youtu", v_head_dim=17, pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2),
     "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,

@@ -214,6 +214,7 @@ HYBRID_CASES = {
         [MAMBA, FULL], q_lora_rank=17, num_expert_group=3, topk_group=2, num_shared_experts=2, moe_renormalize=False,
         mlp_layer_types=["sparse", "dense"], linear_attn_config={"head_dim": 12, "num_heads": 2, "short_conv_kernel_size": 3}),
         dtype="f32"),
+    "bailing_hybrid_card": dict(config=bailing_hybrid([MAMBA, FULL], kv_lora_rank=64, qk_rope_head_dim=32)),
     "bailing_hybrid": dict(config=bailing_hybrid([MAMBA, MAMBA, FULL]), long=True),
     "bailing_hybrid_unbounded": dict(config=bailing_hybrid(
         [FULL, MAMBA], q_lora_rank=17, attention_bias=True, kda_safe_gate=False, short_conv_kernel_size=3,

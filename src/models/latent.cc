@@ -99,8 +99,8 @@ Result<void> take_heads(const ModelBuilder& builder, const std::string& p, const
     keys = exchanged(source, a.heads, both, a.plain_dim);
     values = select_rows(source, rows_of_blocks(a.heads, both, a.plain_dim, both));
   }
-  out.keys = ops::ExpertMatrices::make(builder.device, keys, a.heads);
-  out.values = ops::ExpertMatrices::make(builder.device, values, a.heads);
+  out.keys = ops::ExpertMatrices::of_heads(builder.device, keys, a.heads);
+  out.values = ops::ExpertMatrices::of_heads(builder.device, values, a.heads);
   return {};
 }
 
@@ -130,7 +130,7 @@ Result<nn::LatentAttention> take_latent_attention(const ModelBuilder& builder, c
   TRY(out.o, take_linear(builder, prefix + "o_proj", builder.spec.hidden, a.heads * a.value_dim, a.bias));
   if (a.head_gate) {
     TRY(out.gate, take_linear(builder, prefix + "g_proj", a.heads, builder.spec.hidden));
-    out.ones = ops::ExpertMatrices::make(builder.device, ones(int64_t{a.heads} * a.value_dim), a.heads);
+    out.ones = ops::ExpertMatrices::of_heads(builder.device, ones(int64_t{a.heads} * a.value_dim), a.heads);
   }
   return out;
 }

@@ -48,14 +48,23 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
-// Why the device cannot run the layer's mixer, or empty.
+std::string unsupported_latent(const LatentAttentionSpec& latent, const ops::Rope& rope,
+                               const Device& device) {
+  if (!device.ops().linear_heads)
+    return fmt::format("there are no kernels for latent attention on {}", device.name());
+  std::vector<int> heads = {latent.turned_dim, latent.turned_dim + latent.rank};
+  if (rope.query_beta != 0) heads.push_back(latent.plain_dim);
+  for (const int dim : heads)
+    if (auto why = device.ops().attention_unsupported(dim, rope); !why.empty()) return why;
+  return "";
+}
 std::string unsupported_mixer(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = attention_of(layer.mixer))
     why = device.ops().attention_unsupported(attention->head_dim,
                                              spec.ropes.at(static_cast<size_t>(layer.rope)));
-  if (std::holds_alternative<LatentAttentionSpec>(layer.mixer) && !device.ops().linear_heads)
-    why = fmt::format("there are no kernels for latent attention on {}", device.name());
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer))
+    why = unsupported_latent(*latent, spec.ropes.at(static_cast<size_t>(layer.rope)), device);
   if (std::holds_alternative<IndexedAttentionSpec>(layer.mixer) && !device.ops().index_scores)
     why = fmt::format("there are no kernels for attention with an index on {}", device.name());
   if (spec.streams.count > 0 && !device.ops().mix_streams)

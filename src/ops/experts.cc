@@ -37,15 +37,26 @@ void require_inputs(const Tensor& x, const RowNorm* norm, const Experts& experts
   require_matrices("down", *experts.down, count, width, intermediate);
 }
 
-}  // namespace
-
-ExpertMatrices ExpertMatrices::make(Device& device, const WeightSource& source, int experts) {
+ExpertMatrices sizes_of(const WeightSource& source, int experts) {
   require(experts > 0 && source.rows % experts == 0, "ExpertMatrices", "{} rows cannot be of {} experts.",
           source.rows, experts);
   ExpertMatrices out;
   out.experts = experts;
   out.rows = static_cast<int>(source.rows / experts);
+  return out;
+}
+
+}  // namespace
+
+ExpertMatrices ExpertMatrices::make(Device& device, const WeightSource& source, int experts) {
+  ExpertMatrices out = sizes_of(source, experts);
   out.weight = Weight::make(device, pad_blocks(source, out.rows, out.padded_rows()), experts);
+  return out;
+}
+
+ExpertMatrices ExpertMatrices::of_heads(Device& device, const WeightSource& source, int heads) {
+  ExpertMatrices out = sizes_of(source, heads);
+  out.weight = Weight::make(device, pad_blocks(source, out.rows, out.padded_rows()));
   return out;
 }
 

@@ -21,6 +21,8 @@ struct ExpertMatrices {
   int padded_rows() const { return (rows + kExpertAlign - 1) / kExpertAlign * kExpertAlign; }
   // source: [experts * rows, in], without padding.
   static ExpertMatrices make(Device& device, const WeightSource& source, int experts);
+  // One matrix of each head, for linear_heads(). Unlike experts, all of them are kept on the device.
+  static ExpertMatrices of_heads(Device& device, const WeightSource& source, int heads);
 };
 
 constexpr int kMostGroups = 32;  // of experts

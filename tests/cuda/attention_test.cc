@@ -103,6 +103,34 @@ TEST_F(EmulatedAttention, Sinks) {
   }
 }
 
+// Values that are a part of the keys: close to the formula, and the same bits for any rows and blocks.
+TEST_F(EmulatedAttention, ValuesInKeys) {
+  for (const auto& [dim, values, total, rows] :
+       {std::tuple{96, 64, 9000, 11}, {64, 40, 300, 300}, {128, 96, 700, 40}, {576, 512, 200, 3}}) {
+    const int heads = 5, width = heads * values;
+    const Tensor k = random({total, 1, dim}), q = random({rows, heads, dim});
+    PagedKv kv = make_kv(1, dim), pieces;
+    kv.value_dim = values;
+    pieces = kv;
+    kv_append(kv, card().to_device(k), Tensor());
+    for (int at = 0; at < total; at += 150) {
+      const PagedKv kept = pieces;  // what a snapshot has is not written
+      kv_append(pieces, card().to_device(k).slice_rows(at, std::min(at + 150, total)), Tensor());
+    }
+    const Tensor there = card().to_device(q), y = to_host(attention(there, kv, {0.1f}));
+    ASSERT_EQ(y.shape(), (Shape{rows, heads, values}));
+    for (const int row : {0, rows / 2, rows - 1}) {
+      const auto wanted = formula(q, k, k, row, total - rows + row, {0.1f}, total - rows + row + 1);
+      for (int i = 0; i < width; i++)
+        ASSERT_NEAR(y.data<float>()[row * width + i],
+                    wanted[static_cast<size_t>(i / values * dim + dim - values + i % values)], 2e-3)
+            << dim << " " << total << " row " << row << " " << i;
+    }
+    expect_same_bits(to_host(attention(there.slice_rows(rows - 1, rows), pieces, {0.1f})),
+                     y.slice_rows(rows - 1, rows), fmt::format("the last of {} positions", total));
+  }
+}
+
 // What a snapshot has, too, stays as it is when the sequence goes on, and the other way round.
 TEST_F(EmulatedAttention, SharedBlocksAreNotWritten) {
   const int kv_heads = 2, dim = 32;

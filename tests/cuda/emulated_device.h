@@ -185,6 +185,15 @@ DEVICE void load_matrices(u32 row, u32 to[4]) {
         to + i,
         anabranch::emulator::dynamic_shared() + rows[8 * i + threadIdx.x % 32 / 4] + threadIdx.x % 4 * 4, 4);
 }
+DEVICE void load_transposed(u32 row, u32 to[4]) {
+  const Lanes<u32> rows("load_transposed", ~0u, row);
+  for (u32 i = 0; i < 4; i++)
+    for (u32 e = 0; e < 2; e++)
+      std::memcpy((char*)(to + i) + 2 * e,
+                  anabranch::emulator::dynamic_shared() + rows[8 * i + threadIdx.x % 4 * 2 + e] +
+                      threadIdx.x % 32 / 4 * 2,
+                  2);
+}
 DEVICE void commit_copies() {}
 template <int N>
 DEVICE void wait_copies() {}

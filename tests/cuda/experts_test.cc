@@ -151,6 +151,28 @@ TEST_F(EmulatedExperts, ExpertsOfOtherForms) {
   }
 }
 
+// Each head's part of the rows times the head's own matrix: the same bits as linear() of the part.
+TEST_F(EmulatedExperts, LinearHeads) {
+  Rng rng(6);
+  for (const auto& [heads, out, in] : {std::tuple{3, 20, 64}, {5, 48, 24}, {1, 7, 100}}) {
+    const Matrix matrix = dense_matrix(heads * out, in, WeightKind::bf16, 3);
+    const auto all = ExpertMatrices::of_heads(card(), matrix.source(), heads);
+    for (const int rows : {1, 8, 9, 40, 70}) {
+      const Tensor x = random_tensor({rows, heads * in}, rng);
+      const auto y = to_vector(to_host(linear_heads(card().to_device(x), all)));
+      for (int h = 0; h < heads; h++) {
+        const Weight own = Weight::make(card(), part_of(matrix, h, out).source());
+        const auto wanted = to_vector(to_host(linear(card().to_device(columns_of(x, h * in, in)), own)));
+        for (int r = 0; r < rows; r++)
+          for (int i = 0; i < out; i++)
+            ASSERT_EQ(y[static_cast<size_t>((r * heads + h) * out + i)],
+                      wanted[static_cast<size_t>(r * out + i)])
+                << "head " << h << " of " << heads << ", row " << r << " of " << rows << ", " << i;
+      }
+    }
+  }
+}
+
 // The sum with the residual stream is a part of a mixture's last kernel.
 TEST_F(EmulatedExperts, ALayerLaunchesNoSumOfItsOwn) {
   Random random(3);

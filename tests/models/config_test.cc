@@ -137,8 +137,24 @@ TEST(Config, ShapesThatTheDeviceCannotRunAreToldWithoutAndByLoading) {
   EXPECT_EQ(spec.error().message, model.error().message);
   EXPECT_EQ(model.error().kind, ErrorKind::unsupported);
   for (const char* part :
-       {"llama3_rope_untied", "layer 0: ", "32, 64, .. 256 or 512 dimensions, not 16", "--device cpu"})
+       {"llama3_rope_untied", "layer 0: ", "32, 64, .. 576 dimensions, not 16", "--device cpu"})
     EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
+}
+
+// The latent and the part that turns are kept as one head; each must fit by itself, too.
+TEST(Config, LatentAttentionThatTheDeviceCannotRun) {
+  testing::NoMemory device;
+  const auto spec_of = [&](const std::string& name) {
+    auto checkpoint = Checkpoint::open(ANABRANCH_SOURCE_DIR "/tests/models/data/" + name + "/model");
+    EXPECT_TRUE(checkpoint.ok());
+    return read_model_spec(**checkpoint, device);
+  };
+  EXPECT_TRUE(spec_of("deepseek_v3_card").ok());
+  const auto narrow = spec_of("deepseek_v3");  // 20 and 8 dimensions
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_EQ(narrow.error().kind, ErrorKind::unsupported);
+  for (const char* part : {"layer 0: ", "32, 64, .. 576 dimensions, not 8", "--device cpu"})
+    EXPECT_NE(narrow.error().message.find(part), std::string::npos) << narrow.error().message;
 }
 
 TEST(Config, Llama3ScalingBendsLowFrequenciesOnly) {

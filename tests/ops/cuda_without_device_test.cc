@@ -114,9 +114,9 @@ TEST(CudaWithoutDevice, ADeviceIsLostByErrorsThatLast) {
 }
 
 TEST(CudaWithoutDevice, ShapesWithoutKernels) {
-  for (const int dim : {32, 64, 96, 128, 256, 512})
+  for (const int dim : {32, 64, 96, 128, 256, 288, 320, 512, 576})
     EXPECT_EQ(cuda::attention_unsupported(dim, {}), "") << dim;
-  for (const int dim : {0, 16, 80, 288, 480}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
+  for (const int dim : {0, 16, 80, 280, 608}) EXPECT_NE(cuda::attention_unsupported(dim, {}), "") << dim;
   Rope dynamic{{1.0f, 0.5f}};
   dynamic.far_from = 100;
   EXPECT_NE(cuda::attention_unsupported(64, dynamic), "");
@@ -199,6 +199,8 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   for (const auto& variant : everywhere)
     if (every_kernel() || variant.source == Source::low_rank_down) variants.push_back(variant);
   for (const int dim : {64, 256, 512}) variants.push_back(cuda::AttentionVariant{dim, 6});
+  for (const auto& [dim, values] : {std::pair{576, 512}, {288, 256}})
+    variants.push_back(cuda::AttentionVariant{dim, 6, values});
   for (const int dim : {64, 128, 256}) variants.push_back(cuda::AttentionManyVariant{dim, 2});
   for (const auto& f : {Format{0, 1, 1}, {0, 2, 4}, {1, 1, 1}, {1, 2, 1}}) {
     variants.push_back(cuda::EmbedVariant{f});
@@ -228,6 +230,7 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
   std::vector<cuda::Variant> older = everywhere;
   for (const int dim : {64, 256, 512}) older.push_back(cuda::AttentionVariant{dim, 3});
+  older.push_back(cuda::AttentionVariant{576, 3, 512});
   for (const auto& [f, rows, swiglu, tiles, steps, stages] :
        std::initializer_list<std::tuple<Format, int, int, int, int, int>>{
            {{0, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits

@@ -11,14 +11,6 @@
 namespace anabranch::ops {
 namespace {
 
-// Columns [first, first + count) of x.
-Tensor head_columns(Device& device, const Tensor& x, int first, int count) {
-  std::vector<float> out;
-  for (int r = 0; r < x.shape(0); r++)
-    for (int i = first; i < first + count; i++) out.push_back(x.data<float>()[r * x.shape(1) + i]);
-  return device.to_device(to_tensor(out, {x.shape(0), count}));
-}
-
 // The matrices of all heads, and each head's as a weight of its own.
 struct HeadMatrices {
   std::vector<Matrix> parts;
@@ -26,7 +18,7 @@ struct HeadMatrices {
   std::vector<Weight> alone;
 
   HeadMatrices(Device& device, const Matrix& matrix, int heads)
-      : all(ExpertMatrices::make(device, matrix.source(), heads)) {
+      : all(ExpertMatrices::of_heads(device, matrix.source(), heads)) {
     for (int h = 0; h < heads; h++) parts.push_back(part_of(matrix, h, matrix.rows / heads));
     for (const Matrix& part : parts) alone.push_back(Weight::make(device, part.source()));
   }
@@ -68,7 +60,7 @@ TEST(LinearHeads, SameBitsAsEachHeadAlone) {
           const std::vector<float> y = to_vector(linear_heads(cpu.to_device(x), stacked.all));
           for (int h = 0; h < c.heads; h++) {
             const auto wanted = to_vector(
-                linear(head_columns(cpu, x, h * c.in, c.in), stacked.alone[static_cast<size_t>(h)]));
+                linear(cpu.to_device(columns_of(x, h * c.in, c.in)), stacked.alone[static_cast<size_t>(h)]));
             for (int r = 0; r < rows; r++)
               for (int i = 0; i < c.out; i++)
                 ASSERT_EQ(y[static_cast<size_t>((r * c.heads + h) * c.out + i)],

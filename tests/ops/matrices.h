@@ -214,6 +214,14 @@ inline Product exact_product(const std::vector<float>& x, int rows, const Matrix
   return p;
 }
 
+// Columns [first, first + count) of x, which is on the host.
+inline Tensor columns_of(const Tensor& x, int first, int count) {
+  std::vector<float> out;
+  for (int r = 0; r < x.shape(0); r++)
+    for (int i = first; i < first + count; i++) out.push_back(x.data<float>()[r * x.shape(1) + i]);
+  return to_tensor(out, {x.shape(0), count});
+}
+
 // The rows of one of the experts that lie below one another.
 inline Matrix part_of(const Matrix& all, int expert, int rows) {
   Matrix part = all;

@@ -19,29 +19,40 @@ constexpr float kLog2E = 1.44269504088896340736f;
 constexpr int kTileRows = 16, kManyRows = 64;  // query rows per tile; per warpgroup of attend_many()
 constexpr int kTogether = 64, kRound = 1024;   // parts that combine() loads, and weighs, at a time
 
+// A head's dimensions; values: how many of them are values, too, or 0 (PagedKv::value_dim).
+struct Head {
+  int dim, values = 0;
+  explicit Head(int dim, int values = 0) : dim(dim), values(values) {}
+  explicit Head(const PagedKv& kv) : Head(kv.head_dim, kv.value_dim) {}
+};
+
 // The shape of attention.cu: the number of ring stages, chosen so that two blocks fit on a multiprocessor.
 struct KernelShape {
-  int head_dim, stages;
-  KernelShape(const CudaDevice& on, int dim) : head_dim(dim), stages(on.info().capability >= 90 ? 6 : 3) {
-    const std::string reason = attention_unsupported(dim, {});
+  Head head;
+  int stages;
+  KernelShape(const CudaDevice& on, Head of) : head(of), stages(on.info().capability >= 90 ? 6 : 3) {
+    const std::string reason = attention_unsupported(head.dim, {});
     require(reason.empty(), kOp, "{}.", reason);
   }
-  Variant variant() const { return AttentionVariant{.head_dim = head_dim, .stages = stages}; }
+  Variant variant() const {
+    return AttentionVariant{.head_dim = head.dim, .stages = stages, .values = head.values};
+  }
   int stage_bytes() const {
-    const int rows = head_dim % 128 == 0 ? 128 : head_dim % 96 == 0 ? 96 : head_dim % 64 == 0 ? 64 : 32;
-    return std::max(head_dim % 64 == 0 ? 64 : 32, rows / 2) * kPart * 2;
+    const int wide = head.dim % 64 == 0 ? 64 : 32;
+    const int rows = head.dim % 128 == 0 ? 128 : head.dim % 96 == 0 ? 96 : wide;
+    return (head.values > 0 ? wide : std::max(wide, rows / 2)) * kPart * 2;
   }
   // Shared memory of a block: must match sizeof(Group).
   unsigned shared_bytes() const {
-    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head_dim +
-                                 std::max(16 * head_dim, 4096) + 1280);
+    return static_cast<unsigned>(stages * (stage_bytes() + 8) + 32 * head.dim +
+                                 std::max(16 * head.dim, 4096) + 1280);
   }
 };
 
 // Makes room for `count` more positions, in blocks that nothing else refers to.
 void make_room(CudaDevice& on, PagedKv& kv, int count) {
   const auto own = [&](Tensor& block) {
-    if (!block.is_unshared()) block = on.copy(block, kOp);
+    if (!block.empty() && !block.is_unshared()) block = on.copy(block, kOp);
   };
   if (kv.length % kKvBlock != 0) {
     own(kv.k[static_cast<size_t>(kv.length / kKvBlock)]);
@@ -166,9 +177,10 @@ void set_rope(CudaDevice& on, AttendArgs& args, const Rope& rope, const int* upl
   if (of_row > 1) args.axis = on.frequencies(std::vector<float>(rope.axis.begin(), rope.axis.end()));
 }
 
-void launch_prepare(CudaDevice& on, const AttendArgs& args, int head_dim) {
-  const int units = args.rows * ((args.q ? args.heads : 0) + (args.k ? 2 * args.kv_heads : 0));
-  on.launch(KernelShape(on, head_dim).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
+void launch_prepare(CudaDevice& on, const AttendArgs& args, Head head) {
+  const int kept = args.k ? (head.values > 0 ? 1 : 2) * args.kv_heads : 0;
+  const int units = args.rows * ((args.q ? args.heads : 0) + kept);
+  on.launch(KernelShape(on, head).variant(), "prepare", {static_cast<unsigned>((units + 7) / 8)}, 256, 0,
             &args);
 }
 
@@ -186,12 +198,12 @@ void plan_few(CudaDevice& on, AttendArgs& args, LaunchSpans& spans, int head_dim
   args.prepares = alone && args.k && spans.most_rows() * group <= 4;
   spans.fill(on, args);
 }
-void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int head_dim) {
-  const KernelShape shape(on, head_dim);
+void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, Head head) {
+  const KernelShape shape(on, head);
   const auto rows = static_cast<size_t>(spans.slots()) * static_cast<size_t>(args.kv_heads * args.slot_rows);
   Block sums, largest;
   if (rows > 0) {
-    sums = on.scratch(rows * static_cast<size_t>(head_dim) * 4);
+    sums = on.scratch(rows * static_cast<size_t>(head.dim) * 4);
     largest = on.scratch(rows * 8);
     args.sums = sums.address<float>();
     args.largest = largest.address<float>();
@@ -199,7 +211,7 @@ void launch_few(CudaDevice& on, AttendArgs& args, const LaunchSpans& spans, int 
   on.launch(shape.variant(), "attend", {static_cast<unsigned>(spans.units() * args.kv_heads)}, 128,
             shape.shared_bytes(), &args);
   if (rows == 0) return;
-  const Grid grid{static_cast<unsigned>(head_dim / 32), static_cast<unsigned>(args.heads),
+  const Grid grid{static_cast<unsigned>(head.dim / 32), static_cast<unsigned>(args.heads),
                   static_cast<unsigned>(args.rows)};
   const int bytes = args.joined_ahead * kTogether * 32 * 4 + 32 + std::min(spans.longest(), kRound) * 16;
   on.launch(shape.variant(), "combine", grid, 128, static_cast<unsigned>(bytes), &args);
@@ -223,9 +235,9 @@ void launch_many(CudaDevice& on, const AttendArgs& args, const LaunchSpans& span
             &args);
 }
 // Whether these spans can use attend_many(), and keep enough multiprocessors busy with it.
-bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, int head_dim) {
-  return on.info().capability == 90 && (head_dim == 64 || head_dim == 128 || head_dim == 256) &&
-         !spans.empty() &&
+bool are_many(const CudaDevice& on, const AttendArgs& args, const LaunchSpans& spans, Head head) {
+  return on.info().capability == 90 && head.values == 0 &&
+         (head.dim == 64 || head.dim == 128 || head.dim == 256) && !spans.empty() &&
          spans.tiles(args.heads / args.kv_heads, kManyRows) * args.kv_heads * 4 >= on.info().multiprocessors;
 }
 
@@ -237,7 +249,7 @@ struct Rows {
   bool whole;
 };
 // Prepares all rows and computes their attention. common: the arguments that all launches share.
-void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, int head_dim) {
+void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> batch, Head head) {
   const int group = common.heads / common.kv_heads;
   const auto spans_of = [&](const auto& wanted) {
     LaunchSpans spans;
@@ -247,23 +259,23 @@ void attend_to(CudaDevice& on, const AttendArgs& common, std::span<const Rows> b
   };
   const auto is_long = [&](const Rows& rows) { return rows.count * group >= kManyRows; };
   LaunchSpans many = spans_of(is_long);
-  const bool any_many = are_many(on, common, many, head_dim);
+  const bool any_many = are_many(on, common, many, head);
   LaunchSpans few = spans_of([&](const Rows& rows) { return !any_many || !is_long(rows); });
   AttendArgs of_few = common, of_many = common;
   // Other spans of the same sequence accompany an image's span, and they need all keys to be stored first.
   const bool apart = std::ranges::none_of(batch, &Rows::whole);
-  if (!few.empty()) plan_few(on, of_few, few, head_dim, !any_many && apart);
+  if (!few.empty()) plan_few(on, of_few, few, head.dim, !any_many && apart);
   if (any_many) plan_many(on, of_many, many);
   if (any_many && !few.empty()) {
     LaunchSpans all = spans_of([](const Rows&) { return true; });
     AttendArgs of_all = common;
     all.fill(on, of_all);
-    launch_prepare(on, of_all, head_dim);
+    launch_prepare(on, of_all, head);
   } else {
-    if (any_many || !of_few.prepares) launch_prepare(on, any_many ? of_many : of_few, head_dim);
+    if (any_many || !of_few.prepares) launch_prepare(on, any_many ? of_many : of_few, head);
   }
-  if (any_many) launch_many(on, of_many, many, head_dim);
-  if (!few.empty()) launch_few(on, of_few, few, head_dim);
+  if (any_many) launch_many(on, of_many, many, head.dim);
+  if (!few.empty()) launch_few(on, of_few, few, head);
 }
 
 }  // namespace
@@ -283,9 +295,9 @@ void kv_append(PagedKv& kv, const Tensor& k, const Tensor& v) {
   spans.add(kv, kv.length, 0, rows);
   spans.fill(on, args);
   args.k = on.data(k, "kv_append");
-  args.v = on.data(v, "kv_append");
+  if (kv.value_dim == 0) args.v = on.data(v, "kv_append");
   args.heads = args.kv_heads = kv.kv_heads;
-  launch_prepare(on, args, kv.head_dim);
+  launch_prepare(on, args, Head(kv));
 }
 
 Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, bool queries) {
@@ -303,13 +315,14 @@ Tensor rope(const Tensor& x, std::span<const int> positions, const Rope& rope, b
   if (!queries) args.query_beta = 0;
   args.spans = 1;
   args.span[0] = {.row = 0, .count = args.rows, .length = args.rows};
-  launch_prepare(on, args, x.shape(2));
+  launch_prepare(on, args, Head(x.shape(2)));
   return out;
 }
 
 Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bool whole) {
   CudaDevice& on = cuda_device(q);
-  Tensor out = on.empty(q.shape(), Dtype::f32);
+  const int width = kv.value_dim > 0 ? kv.value_dim : kv.head_dim;
+  Tensor out = on.empty({q.shape(0), q.shape(1), width}, Dtype::f32);
   if (q.size() == 0) return out;
   const Block q16 = on.scratch(static_cast<size_t>(q.size()) * 2);
   AttendArgs args{};
@@ -320,7 +333,7 @@ Tensor attention(const Tensor& q, const PagedKv& kv, const ScoreSpec& scores, bo
   args.kv_heads = kv.kv_heads;
   set_scores(on, args, scores);
   const Rows rows{&kv, kv.length, 0, q.shape(0), whole};
-  attend_to(on, args, {&rows, 1}, kv.head_dim);
+  attend_to(on, args, {&rows, 1}, Head(kv));
   return out;
 }
 
@@ -363,7 +376,7 @@ MatmulInput attend(const AttentionInputs& in, std::span<const AttentionSpan> bat
     s.kv->length += s.count;
     all.push_back({s.kv, s.kv->length, s.begin, s.count, s.whole});
   }
-  attend_to(on, args, all, head_dim);
+  attend_to(on, args, all, Head(head_dim));
   return out;
 }
 

@@ -320,6 +320,25 @@ Tensor mix_few(CudaDevice& on, const MatmulInput& x, std::span<const Tensor> log
 
 }  // namespace
 
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices) {
+  CudaDevice& on = cuda_device(x);
+  const int rows = x.shape(0), heads = matrices.experts, width = x.shape(1) / heads;
+  if (rows == 0) return on.empty({0, heads * matrices.rows}, Dtype::f32);
+  const MatmulInput lanes = make_lanes(on, rows * heads, width, false);
+  norm_rows(on, x.reshape({rows * heads, width}), nullptr, nullptr, nullptr, &lanes);
+  SortedPairs all;
+  all.pairs = rows * heads;
+  all.row_tiles = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
+  all.slots = heads * ((rows + 8 * all.row_tiles - 1) / (8 * all.row_tiles));
+  ExpertArgs args{};
+  args.x = on.data<unsigned>(lanes.values, "linear_heads");
+  args.x_rows = lanes.rows;
+  args.divide = 1;
+  args.head_rows = rows;
+  args.heads = heads;
+  return run_product(on, all, args, matrices, nullptr).reshape({rows, heads * matrices.rows});
+}
+
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
               const Tensor* choice_bias) {
   CudaDevice& on = cuda_device(logits);

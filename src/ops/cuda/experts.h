@@ -1,11 +1,13 @@
-// Mixtures of experts on the device. Routing stays on the device, so that the host does not have to wait.
+// Mixtures of experts, and products of heads, on the device. Routing stays on the device, so that the host
+// does not have to wait.
 #pragma once
 
-#include "ops/experts.h"
+#include "ops/heads.h"
 
 namespace anabranch::ops::cuda {
 
 // See OpTable.
+Tensor linear_heads(const Tensor& x, const ExpertMatrices& matrices);
 Routing route(const Tensor& logits, const RouterSpec& spec, const Tensor* expert_scale,
               const Tensor* choice_bias);
 // Sorts the (row, expert) pairs by expert on the device; then one launch for gate, up and SwiGLU of all

@@ -8,9 +8,8 @@ namespace anabranch::ops::cuda {
 
 std::string attention_unsupported(int head_dim, const Rope& rope) {
   if (rope.is_dynamic()) return "there are no kernels for dynamic ropes on CUDA";
-  if (head_dim > 0 && head_dim % 32 == 0 && (head_dim <= 256 || head_dim == 512)) return "";
-  return fmt::format("on CUDA a head of attention must have 32, 64, .. 256 or 512 dimensions, not {}",
-                     head_dim);
+  if (head_dim > 0 && head_dim % 32 == 0 && head_dim <= 576) return "";
+  return fmt::format("on CUDA a head of attention must have 32, 64, .. 576 dimensions, not {}", head_dim);
 }
 
 std::string recurrence_unsupported(const RecurrenceShape& shape) {

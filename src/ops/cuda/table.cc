@@ -26,6 +26,7 @@ const OpTable& cuda_ops() {
                                 .pack = cuda::pack,
                                 .embed = cuda::embed,
                                 .embed_chosen = cuda::embed_chosen,
+                                .linear_heads = cuda::linear_heads,
                                 .join_heads = cuda::join_heads,
                                 .cut_heads = cuda::cut_heads,
                                 .gate_heads = cuda::gate_heads,

@@ -121,6 +121,9 @@ struct ExpertArgs {
   unsigned short* packed;                               // by lanes
   int rows, input_tiles, x_rows, divide, pairs, units;  // units: blocks per tile
   int gelu;                                             // activation: gelu_tanh() instead of silu()
+  // Not 0: experts are the heads of so many rows, and all are used: position p is row p % head_rows of head
+  // p / head_rows, and x and out have the heads of a row side by side.
+  int head_rows, heads;
 };
 // For few rows, each with up to kMostFewTopK experts: the choice of experts, and activation(gate x) * (up x)
 // of all (row, expert) pairs. The pairs of a row are adjacent: its experts in ascending order, then the

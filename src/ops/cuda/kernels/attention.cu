@@ -3,9 +3,11 @@
 // Kernels are composed of functions for a group of 128 threads that synchronise at a named barrier.
 
 // A part's keys, then its values, divided into chunks that one copy loads: kWide dimensions of all keys, or
-// 64 positions of kRows dimensions of the values.
-constexpr int kRows = D % 128 == 0 ? 128 : D % 96 == 0 ? 96 : D % 64 == 0 ? 64 : 32, kRowGroups = D / kRows;
-constexpr int kKeyChunks = D / kWide, kValueChunks = 2 * kRowGroups, kChunks = kKeyChunks + kValueChunks;
+// 64 positions of kRows dimensions of the values. Values in keys are the keys' chunks once more.
+constexpr int kRows = kInKeys ? kWide : D % 128 == 0 ? 128 : D % 96 == 0 ? 96 : D % 64 == 0 ? 64 : 32;
+constexpr int kRowGroups = D / kRows;
+constexpr int kKeyChunks = D / kWide, kValueChunks = kInKeys ? kKeyChunks : 2 * kRowGroups,
+              kChunks = kKeyChunks + kValueChunks;
 constexpr int kKeyBytes = kPartBytes / kKeyChunks, kValueBytes = kPartBytes / kValueChunks;
 constexpr int kStages = kVariant.stages, kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
 
@@ -51,6 +53,10 @@ struct Chunks {
   int asked = 0;
   const u8 *keys = nullptr, *values = nullptr;  // of the part being requested
 
+  __device__ const u8* address(int chunk) const {
+    if (chunk < kKeyChunks) return keys + chunk * kKeyBytes;
+    return (kInKeys ? keys : values) + (chunk - kKeyChunks) * kValueBytes;
+  }
   // Requests the next chunk, into the stage that is `ahead` after the next one to use.
   __device__ void ask(int ahead) {
     if (asked < total) {
@@ -64,16 +70,15 @@ struct Chunks {
         const bool of_keys = c < kKeyChunks;
         const int bytes = of_keys ? kKeyBytes : kValueBytes;
         barrier_expect(ring.group.full + stage, bytes);
-        const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
-        if (is_once)
-          copy_bulk_once(to, from, bytes, ring.group.full + stage);
+        if (is_once && !(kInKeys && of_keys))
+          copy_bulk_once(to, address(c), bytes, ring.group.full + stage);
         else
-          copy_bulk(to, from, bytes, ring.group.full + stage);
+          copy_bulk(to, address(c), bytes, ring.group.full + stage);
       }
 #else
       if (c == 0) keys = part_address(a, s, kv_head, part, 0), values = part_address(a, s, kv_head, part, 1);
       const bool of_keys = c < kKeyChunks;
-      const u8* from = of_keys ? keys + c * kKeyBytes : values + (c - kKeyChunks) * kValueBytes;
+      const u8* from = address(c);
       for (int i = ring.thread * 16; i < (of_keys ? kKeyBytes : kValueBytes); i += 128 * 16)
         copy16_async(shared_address(to) + i, from + i, true);
 #endif
@@ -172,20 +177,46 @@ DEVICE void weigh(const AttendArgs& a, Group& group, const Ring& ring, const Til
   }
 }
 
-DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
+// The weights of the tile's rows for 32 positions, from `first` on.
+DEVICE void load_weights(const Group& group, int first, u32 a[2][4]) {
+  const int lane = threadIdx.x % 32;
+  const u32 weights = shared_address(group.weights[first / 64]);
+#pragma unroll
+  for (int j = 0; j < 2; j++)
+    load_matrices(weights + swizzled<64>(lane % 16, first % 64 + j * 16 + lane / 16 * 8) * 2, a[j]);
+}
+// The values are the keys: rows of kWide dimensions.
+DEVICE void mix_keys(Chunks& chunks, const Group& group, Mixed mixed) {
   const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
-  u32 weights = shared_address(group.weights);
+#pragma unroll
+  for (int g = 0; g < kRowGroups; g++) {
+    const u32 chunk = shared_address(chunks.next());
 #pragma unroll 1
-  for (int half = 0; half < 2; half++, weights += 16 * 64 * 2)
+    for (int k = 0; k < kPart; k += 32) {
+      u32 a[2][4];
+      load_weights(group, k, a);
+#pragma unroll
+      for (int n = 0; n < kRows / 32; n++) {
+        u32 b[4];
+        load_transposed(chunk + swizzled<kWide>(k + lane, warp * (kRows / 4) + n * 8) * 2, b);
+        mma_f16(mixed[g][n], a[0], b[0], b[1]);
+        mma_f16(mixed[g][n], a[1], b[2], b[3]);
+      }
+    }
+  }
+}
+DEVICE void mix_values(Chunks& chunks, const Group& group, Mixed mixed) {
+  if (kInKeys) return mix_keys(chunks, group, mixed);
+  const int lane = threadIdx.x % 32, warp = chunks.ring.thread / 32;
+#pragma unroll 1
+  for (int half = 0; half < 2; half++)
 #pragma unroll
     for (int g = 0; g < kRowGroups; g++) {
       const u32 chunk = shared_address(chunks.next());
 #pragma unroll
       for (int k = 0; k < 64; k += 32) {
         u32 a[2][4];
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-          load_matrices(weights + swizzled<64>(lane % 16, k + j * 16 + lane / 16 * 8) * 2, a[j]);
+        load_weights(group, half * 64 + k, a);
 #pragma unroll
         for (int n = 0; n < kRows / 32; n++) {
           u32 b[4];

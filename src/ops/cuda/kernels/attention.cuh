@@ -5,13 +5,17 @@
 //   keys   [kv heads][2 parts][D / kWide][128 positions][kWide]
 //   values [kv heads][2 parts][2 halves of the part][D][64 positions]
 // Within a row, chunks of 16 bytes are permuted by the row's number, like wgmma's swizzle, so that the same
-// chunk of 8 rows covers all banks.
+// chunk of 8 rows covers all banks. If values are a part of the keys, only keys are kept.
 //
 // A part is kPart positions on an absolute grid. Query rows (positions times the heads that share keys) are
 // multiplied with a part on the tensor cores, 16 inputs at a time in order. This gives the part's largest
 // score, the sum of its weights and its weighted values. Parts are joined in order. All kernels use the same
 // operations: a row's result depends neither on other rows nor on the kernel that computed it.
+DEVICE constexpr int values_in_keys(const AttentionVariant& variant) { return variant.values; }
+DEVICE constexpr int values_in_keys(const AttentionManyVariant&) { return 0; }
 constexpr int D = kVariant.head_dim;
+constexpr bool kInKeys = values_in_keys(kVariant) > 0;      // values are a part of the keys
+constexpr int V = kInKeys ? values_in_keys(kVariant) : D;  // dimensions of a result: the last V of D
 constexpr int kBlock = 256;
 constexpr int kWide = D % 64 == 0 ? 64 : 32;
 constexpr int kPartBytes = D * kPart * 2;  // a head's keys or values of a part
@@ -103,9 +107,10 @@ DEVICE float sum_with_sink(const AttendArgs& a, int head, float largest, float s
 // Stores the result of a row's head from shared memory; executed by one warp.
 constexpr int kResultStride = D + 8;  // puts the fragments' rows into different banks
 DEVICE void store(const AttendArgs& a, int row, int head, int d, float2 y) {
-  const long at = ((long)row * a.heads + head) * D + d;
-  if (a.out) *(float2*)(a.out + at) = y;
-  if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * D + d, a.tiles_rows)) = pack_bf16(y.x, y.y);
+  d -= D - V;
+  if (kInKeys && d < 0) return;
+  if (a.out) *(float2*)(a.out + ((long)row * a.heads + head) * V + d) = y;
+  if (a.tiles) *(u32*)(a.tiles + tile_index(row, head * V + d, a.tiles_rows)) = pack_bf16(y.x, y.y);
 }
 DEVICE void store_row(const AttendArgs& a, int row, int head, const float* results) {
   const int lane = threadIdx.x % 32;

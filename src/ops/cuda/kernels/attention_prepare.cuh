@@ -62,7 +62,7 @@ KERNEL prepare(const __grid_constant__ AttendArgs a) {
   __shared__ float shared[8][D];
   wait_for_previous();
   let_next_start();
-  const int q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? 2 * a.kv_heads : 0), lane = threadIdx.x % 32;
+  const int q_heads = a.q ? a.heads : 0, units = q_heads + (a.k ? (kInKeys ? 1 : 2) * a.kv_heads : 0), lane = threadIdx.x % 32;
   const int unit = blockIdx.x * 8 + threadIdx.x / 32, row = a.first_row + unit / units, head = unit % units;
   if (unit / units >= a.rows) return;
   const AttendSpan& s = find_span(a, &AttendSpan::row, row);

@@ -10,6 +10,19 @@ using Tiles = Step<TILES, NT>;
 constexpr int kSums = TILES * NT * 4;
 constexpr int kAhead = Tiles::kHeldWords * 4 + kSums <= 160 ? 4 : Tiles::kHeldWords * 2 + kSums <= 160 ? 2 : 1;
 
+// The index of a position in x or in the result.
+DEVICE int place_of(const ExpertArgs& a, const int* order, int position) {
+  if (a.head_rows) return position % a.head_rows * a.heads + position / a.head_rows;
+  return order ? order[position] : position;
+}
+DEVICE ExpertTile tile_of(const ExpertArgs& a, int slot) {
+  if (a.head_rows) {
+    const int tiles = (a.head_rows + 8 * NT - 1) / (8 * NT), head = slot / tiles, first = slot % tiles * 8 * NT;
+    return {head, head * a.head_rows + first, min(8 * NT, a.head_rows - first)};
+  }
+  return a.tiles ? a.tiles[slot] : ExpertTile{a.chosen[slot], slot, 1};
+}
+
 struct Operands {
   const u8* weights[TILES];
   const u8* x[NT];
@@ -28,7 +41,7 @@ struct Operands {
 #pragma unroll
     for (int t = 0; t < NT; t++) {  // rows missing from the tile are not stored
       const int position = tile.first + min(t * 8 + lane / 4, tile.count - 1);
-      x[t] = (const u8*)a.x + (long)((a.order ? a.order[position] : position) / a.divide) * 128 + lane % 4 * 32;
+      x[t] = (const u8*)a.x + (long)(place_of(a, a.order, position) / a.divide) * 128 + lane % 4 * 32;
     }
   }
   __device__ void read(int k, Tiles& step) const {
@@ -53,7 +66,7 @@ DEVICE void store(const ExpertArgs& a, const ExpertTile& tile, int unit, int fir
     if (SWIGLU)
       a.packed[lane_index(position, row, a.pairs)] = to_bf16(activation(y, a.gelu) * total(sums, token, kUnitRows + own));
     else
-      a.out[(long)(a.out_order ? a.out_order[position] : position) * a.rows + row] = y;
+      a.out[(long)place_of(a, a.out_order, position) * a.rows + row] = y;
   }
 }
 
@@ -63,7 +76,7 @@ KERNEL __launch_bounds__(kThreads) experts(const __grid_constant__ ExpertArgs a)
   const int slot = blockIdx.x / a.units, unit = blockIdx.x % a.units;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   wait_for_previous();
-  const ExpertTile tile = a.tiles ? a.tiles[slot] : ExpertTile{a.chosen[slot], slot, 1};
+  const ExpertTile tile = tile_of(a, slot);
   if (tile.count == 0) return;
   const Operands from(a, tile, unit);
   const int k0 = warp * a.input_tiles / kSegments, k1 = (warp + 1) * a.input_tiles / kSegments;

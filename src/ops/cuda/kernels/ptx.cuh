@@ -72,6 +72,13 @@ DEVICE void load_matrices(u32 row, u32 to[4]) {
                : "r"(row)
                : "memory");
 }
+// The same of the transposed matrices.
+DEVICE void load_transposed(u32 row, u32 to[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(row)
+               : "memory");
+}
 
 // Barriers in shared memory, which also count the bytes of bulk copies (Hopper).
 DEVICE void barrier_init(u64* b, int count) {

@@ -49,6 +49,7 @@ struct LowRankDownVariant {
 
 struct AttentionVariant {
   int head_dim, stages;  // stages: of a ring in shared memory, which does not change a result
+  int values = 0;        // not 0: values are the last so many dimensions of the keys
 };
 struct AttentionManyVariant {
   int head_dim, warpgroups;  // a warpgroup has 64 query rows
