@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <numeric>
 
 #include "decode/think_control.h"
 #include "engine/scripted_model.h"
+#include "slow.h"
 
 namespace anabranch::testing {
 namespace {
@@ -419,13 +421,12 @@ TEST(Thinking, TheControlCostsLittle) {
   rules.closing = {kThinkEnd};
   ThinkControl control(tokens, rules);
   const Tokens text = prose(100000);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // other programs take time, but none of this
   for (const int token : text) control.accept(control.decide(token));
-  const double us =
-      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 100000;
+  const double us = 1e6 / CLOCKS_PER_SEC * static_cast<double>(std::clock() - start) / 100000;
   std::cout << "control: " << us << " us a token\n";
   RecordProperty("us_per_token", std::to_string(us));
-  EXPECT_LT(us, 20);
+  EXPECT_LT(us, 20 * kSlowdown);
   EXPECT_TRUE(control.thinking());
 }
 
