@@ -57,7 +57,9 @@ TEST_F(Constrain, TheLeastTokensOfAnAnswerAreWithoutItsThoughts) {
       request.output.min_tokens = 4;
     });
     for (const int token : {1, 2, 3, 4, 5, 6, kThinkEnd, 7, 8, 9, 10}) {
-      if (sequence_->thinking->answer_tokens() > 0) EXPECT_EQ(may_end(), bound == TokenBound::all) << token;
+      if (sequence_->thinking->answer_tokens() > 0) {
+        EXPECT_EQ(may_end(), bound == TokenBound::all) << token;
+      }
       EXPECT_EQ(take(token), Tokens{token});
     }
     EXPECT_TRUE(may_end());
