@@ -344,6 +344,8 @@ CASES |= {
     "mistral4_card": latent("mistral4", "Mistral4", **CARD_LATENT, q_lora_rank=16, num_hidden_layers=2, first_k_dense_replace=0, **DEEP_EXPERTS,
                             rope_parameters={"type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.0,
                                              "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "llama_4_scaling_beta": 0.2}),
+    "minicpm3_card": latent("minicpm3", "MiniCPM3", **CARD_LATENT, q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,
+                            rope_scaling=longrope(16), original_max_position_embeddings=32, stepwise=True, num_hidden_layers=2),
     # Transformers makes the row of a padding token 0 where the head is the embedding.
     "youtu": latent("youtu", "Youtu", v_head_dim=17, pad_token_id=None, tie_word_embeddings=True, num_hidden_layers=2),
     "minicpm3": latent("minicpm3", "MiniCPM3", q_lora_rank=16, scale_emb=3, scale_depth=1.4, dim_model_base=24,

@@ -337,9 +337,13 @@ void DiskStore::Impl::evict(std::span<const DiskRecord> files, std::span<const s
       stats.last_reason = fmt::format("cannot remove {}: {}", path_of(file), std::strerror(error));
       continue;
     }
-    stats.bytes -= std::min(stats.bytes, file.bytes);
-    stats.files -= std::min<uint64_t>(stats.files, 1);
-    if (file.fingerprint == options.fingerprint) {
+    const bool ours = file.fingerprint == options.fingerprint;
+    // A record of ours that is not known any more was taken off when it was found damaged.
+    if (!error || !ours || known_files.contains(file.key)) {
+      stats.bytes -= std::min(stats.bytes, file.bytes);
+      stats.files -= std::min<uint64_t>(stats.files, 1);
+    }
+    if (ours) {
       changed_it = true;
       known_files.erase(file.key);
       missing.emplace(file.key, file);

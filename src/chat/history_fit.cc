@@ -57,6 +57,10 @@ void take_thoughts(Json& message) {
     const std::string whole = text.get<std::string>();
     const size_t close = whole.rfind(kClose);
     if (close == whole.npos) return;
+    // In quotes or before a comma the tag is only mentioned.
+    const size_t behind = close + kClose.size();
+    if (behind < whole.size() && std::string_view("`'\",.;:)").find(whole[behind]) != std::string_view::npos)
+      return;
     auto thought = trimmed(std::string_view(whole).substr(0, close));
     if (thought.starts_with(kOpen)) thought = trimmed(thought.substr(kOpen.size()));
     thoughts.append(thoughts.empty() ? "" : kBetween).append(thought);

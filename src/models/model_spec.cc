@@ -48,6 +48,7 @@ std::vector<int> read_eos(const Json& config) {
   return out;
 }
 
+// Why the device cannot run this latent attention, or empty. Its parts go through the kernels of whole heads.
 std::string unsupported_latent(const LatentAttentionSpec& latent, const ops::Rope& rope,
                                const Device& device) {
   if (!device.ops().linear_heads)
@@ -55,9 +56,12 @@ std::string unsupported_latent(const LatentAttentionSpec& latent, const ops::Rop
   std::vector<int> heads = {latent.turned_dim, latent.turned_dim + latent.rank};
   if (rope.query_beta != 0) heads.push_back(latent.plain_dim);
   for (const int dim : heads)
-    if (auto why = device.ops().attention_unsupported(dim, rope); !why.empty()) return why;
+    if (const auto why = device.ops().attention_unsupported(dim, rope); !why.empty())
+      return "latent attention: " + why;
   return "";
 }
+
+// Why the device cannot run the layer's mixer, or empty.
 std::string unsupported_mixer(const ModelSpec& spec, const LayerSpec& layer, const Device& device) {
   std::string why;
   if (const auto* attention = attention_of(layer.mixer))

@@ -119,7 +119,7 @@ Scan CallScanner::at_end() {
   if ((step_ == Step::parameter || step_ == Step::pair_key) && ended && !key_.empty() &&
       is_part_of_close(format_, text_.substr(at_)))
     whole = take_function();
-  // Of a list behind a mark only the bracket is missing.
+  // Of a list behind a mark or in a fence only the bracket is missing.
   if (ended && step_ == Step::json && begin_ > 0 && text_[begin_] == '[' && json_->missing() == "]" &&
       take_calls(list_->unsent(text_, text_.size()), "]")) {
     at_ = text_.size();

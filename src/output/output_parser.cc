@@ -151,6 +151,7 @@ bool OutputParser::scan_call(TextEnd end, std::vector<OutputEvent>& out) {
   if (scan != Scan::complete || (all > kMaxCalls && !scanner_->streamed())) {
     text_until_ = at_ + length;
     closed_ = false;
+    shown_ = shown_ || fenced_call_head(rest, *rules_.tools) == Scan::complete;
     // Llama also writes it before code. It is a marker, not text.
     constexpr std::string_view kPython = "<|python_tag|>";
     if (rest.substr(0, kPython.size()) == kPython) at_ += kPython.size();
@@ -175,10 +176,10 @@ bool OutputParser::plain_may_begin(size_t at) const {
 
 // Whether held_[at] begins a line with a fence that begins like a call of a tool.
 Scan OutputParser::fenced_may_begin(size_t at) const {
-  if (!plain_ || inside_ || calls_ > 0) return Scan::broken;
+  if (!plain_ || inside_ || calls_ > 0 || shown_) return Scan::broken;
   const auto before = std::string_view(held_).substr(at_, at - at_);
   const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
-  const bool first = spaces.size() == before.size() && spaces_.find('\n') != std::string::npos;
+  const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
   if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
   return fenced_call_head(std::string_view(held_).substr(at), *rules_.tools);
 }

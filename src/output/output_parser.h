@@ -56,8 +56,9 @@ std::vector<std::string_view> marker_tokens(const OutputRules& rules);
 // - Other calls are reported when they are complete. One that is malformed or too long stays text, byte for
 //   byte. An incomplete one that something else than the model cut is dropped, if it is certain to be a call.
 // - A complete call without its closing mark counts, also in a list that lacks its bracket where the model
-//   ended, and after a call a line that is only such a mark is no text.
-// - An answer in JSON may be a call where the model's format says so, and so may a fence at its end.
+//   ended, and after a call a line that is only the mark that closes a block is no text.
+// - An answer in JSON may be a call where the model's format says so, and so may a fence at its end, if
+//   no other fence with a call came before it: then all of them are shown.
 // - A call inside a reasoning block counts only if the block is never closed. Until that is known, the text
 //   after it is held back.
 class OutputParser {
@@ -125,6 +126,7 @@ class OutputParser {
   std::optional<CallScanner> scanner_;
   size_t written_ = 0;          // calls of the scanner's block that were written whole
   std::optional<size_t> sent_;  // bytes that were written of the arguments of a call that is not whole
+  bool shown_ = false;          // a call in a fence turned out to be text
   bool certain_ = false;        // the text that the scanner reads cannot be an answer in JSON
   std::vector<Deferred> deferred_;
 };

@@ -294,6 +294,18 @@ TEST(HistoryFit, ThoughtsWithinJoinedTextsTakeNothingWithThem) {
   }
 }
 
+TEST(HistoryFit, AMentionOfAThoughtsEndIsNoThought) {
+  TemplateTraits traits;
+  traits.two_answers = false;
+  for (const char* second : {"Close it with `</think>`, then go on.", "Behind \"</think>\" it ends."}) {
+    const Json out = fit_history(
+        Json::array({message("user", "q"), message("assistant", "one"), message("assistant", second)}),
+        traits);
+    EXPECT_EQ(out.back()["content"], std::string("one\n\n") + second);
+    EXPECT_FALSE(out.back().contains("reasoning_content"));
+  }
+}
+
 TEST(HistoryFit, ImagesKeepTheirPlaces) {
   const Json image = {{"type", "image"}};
   const auto text = [](const char* words) { return Json{{"type", "text"}, {"text", words}}; };

@@ -514,7 +514,7 @@ REQUESTS = [
     chat(400, "'tool_choice' names", "not among the 'tools'", tools=TOOLS,
          tool_choice={"type": "function", "function": {"name": "watch"}}),
     chat(400, "'tool_choice'", "no 'tools'", tool_choice="required"),
-    chat(400, "'tools[0]' must be", tools=[{"name": "clock"}]),
+    chat(400, "'tools[0]' must be", tools=[{"title": "clock"}]),
     # prompts
     asked(400, CHAT, {"messages": LONG}, "maximum context length is 512 tokens", "context_length_exceeded", "Shorten"),
     asked(400, "/v1/messages", {"messages": LONG, "max_tokens": 5}, "prompt is too long", "512"),

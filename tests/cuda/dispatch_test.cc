@@ -21,7 +21,8 @@ namespace anabranch::ops {
 namespace {
 
 const FakeCard kH200{}, kA100{.capability = 80, .multiprocessors = 108, .shared_bytes = 166912},
-    kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376};
+    kA10{.capability = 86, .multiprocessors = 72, .shared_bytes = 101376},
+    kRtx5090{.capability = 120, .multiprocessors = 170, .shared_bytes = 101376};
 
 std::unique_ptr<Device> open(int index = 0) {
   auto device = cuda::open_cuda(index, 1);
@@ -236,7 +237,7 @@ TEST(CudaDispatch, Attention) {
     });
   };
   using Names = std::vector<std::string>;
-  for (const FakeCard& card : {kH200, kA100, kA10})
+  for (const FakeCard& card : {kH200, kA100, kA10, kRtx5090})
     on_card(card, [&](Device& device) {
       const bool hopper = card.capability == 90;
       EXPECT_EQ(names(device, {{0, 1}}), (Names{"attend"}));

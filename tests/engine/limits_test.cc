@@ -45,7 +45,7 @@ TEST(EngineLimits, APromptBesideAStreamIsReadInPartsThatFitTheGap) {
   EXPECT_EQ(collector.wait(1).last.error, "");
   engine->cancel(*id);
   collector.wait(0);
-  ScriptedModel::token_time = {};
+  ScriptedModel::token_time = std::chrono::microseconds(0);
   EXPECT_EQ(last, 1600);
   EXPECT_LE(largest, 120) << "36 tokens take 8 ms";
 }

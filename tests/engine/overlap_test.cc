@@ -108,7 +108,7 @@ TEST(Overlap, DraftsAreMadeWhereTheyPay) {
   const uint64_t steps = engine->stats().steps;
   EXPECT_EQ(run_to_end(*engine, request).tokens, got.tokens);
   EXPECT_LT(engine->stats().steps - steps, 100u);
-  ScriptedModel::pass_time = {};
+  ScriptedModel::pass_time = std::chrono::microseconds(0);
 }
 
 // An answer's state is kept without the token that ends it, though a pass may have read that.

@@ -42,10 +42,10 @@ class ScriptedModel final : public Model {
   // Rows whose token the host did not know yet.
   int followed() const { return followed_; }
   // What each pass takes at least, and each of its tokens.
-  static inline std::chrono::microseconds pass_time{0}, token_time{0};
+  static inline std::atomic<std::chrono::microseconds> pass_time{}, token_time{};
 
   Output forward(const Batch& batch, std::vector<Tensor>* after_layer) const override {
-    const auto takes = pass_time + static_cast<int>(batch.ids.size()) * token_time;
+    const auto takes = pass_time.load() + static_cast<int>(batch.ids.size()) * token_time.load();
     if (takes.count() > 0) std::this_thread::sleep_for(takes);
     Output out = Model::forward(batch, after_layer);
     out.logits = device().empty({static_cast<int>(batch.logit_rows.size()), kVocab}, Dtype::f32);

@@ -153,7 +153,7 @@ TEST(Config, LatentAttentionThatTheDeviceCannotRun) {
   const auto narrow = spec_of("deepseek_v3");  // 20 and 8 dimensions
   ASSERT_FALSE(narrow.ok());
   EXPECT_EQ(narrow.error().kind, ErrorKind::unsupported);
-  for (const char* part : {"layer 0: ", "32, 64, .. 576 dimensions, not 8", "--device cpu"})
+  for (const char* part : {"layer 0: latent attention: ", "32, 64, .. 576 dimensions, not 8", "--device cpu"})
     EXPECT_NE(narrow.error().message.find(part), std::string::npos) << narrow.error().message;
 }
 

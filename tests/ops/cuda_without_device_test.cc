@@ -230,7 +230,8 @@ TEST(CudaWithoutDevice, EveryKernelCompiles) {
   // Products that ops/cuda/linear.cc chooses for 163 KB of shared memory (8.0) and for 99 (8.6, 8.9).
   std::vector<cuda::Variant> older = everywhere;
   for (const int dim : {64, 256, 512}) older.push_back(cuda::AttentionVariant{dim, 3});
-  older.push_back(cuda::AttentionVariant{576, 3, 512});
+  for (const auto& variant : {cuda::AttentionVariant{576, 3, 512}, {288, 3, 256}, {544, 6, 512}})
+    older.push_back(variant);
   for (const auto& [f, rows, swiglu, tiles, steps, stages] :
        std::initializer_list<std::tuple<Format, int, int, int, int, int>>{
            {{0, 1, 1}, 1, 1, 2, 2, 2},  // 4 bits

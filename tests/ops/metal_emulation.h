@@ -44,6 +44,8 @@ class Group {
       for (size_t i = 0; i < threads_.size(); i++) {
         current_ = backwards ? threads_.size() - 1 - i : i;
         if (!threads_[current_].ended) swapcontext(&others_, &threads_[current_].context);
+        if (i + 1 == threads_.size() && left_ > 0 && left_ < threads_.size())
+          throw std::logic_error("a thread ended while others wait for it");
       }
   }
   void wait() { swapcontext(&threads_[current_].context, &others_); }

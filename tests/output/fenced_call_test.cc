@@ -46,6 +46,18 @@ TEST(FencedCalls, AtTheEndOfAnAnswer) {
         {"", "Code:\n```python\nprint(1)\n```\nAnd:", {call}});
 }
 
+TEST(FencedCalls, BehindAThoughtInAnAnswer) {
+  const ToolCall call{"f", R"({"path": "a```b"})"};
+  for (const char* between : {"", "\n"})
+    gives(std::string("So:\n<think>Hm.</think>") + between + kFenced, {"Hm.", "So:\n", {call}});
+}
+
+// To run the last one alone would leave out what it may depend on.
+TEST(FencedCalls, SeveralAreOnlyShown) {
+  stays_text("So:\n" + kFenced + "\n\nAnd:\n" + kFenced);
+  stays_text("So:\n" + kFenced + "\n" + kFenced);
+}
+
 TEST(FencedCalls, ThatAreOnlyShown) {
   stays_text("So:\n" + kFenced + "\nThis is how it is called.");
   stays_text("So: " + kFenced);

@@ -55,14 +55,48 @@ TEST(MixedForms, CallsAndResultsAsBlocks) {
   EXPECT_EQ(request.messages, want) << request.messages.dump(1);
 }
 
+TEST(MixedForms, ThoughtsAsBlocks) {
+  const Json messages = chat(R"({"role":"user","content":"hi"},
+      {"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"s"},
+        {"type":"redacted_thinking","data":"d"},{"type":"tool_use","id":"c","name":"f","input":{}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"}]},
+      {"role":"assistant","content":[{"type":"thinking","thinking":"So"},{"type":"text","text":"one"}]},
+      {"role":"user","content":"And?"})")
+                            .messages;
+  ASSERT_EQ(messages.size(), 5u) << messages.dump(1);
+  EXPECT_EQ(string_at(messages[1], "reasoning_content"), "Hm");
+  EXPECT_EQ(string_at(messages[1], "content"), "");
+  EXPECT_EQ(messages[1]["tool_calls"].size(), 1u);
+  EXPECT_EQ(string_at(messages[3], "reasoning_content"), "So");
+  EXPECT_EQ(string_at(messages[3], "content"), "one");
+}
+
+// Each result is a message of its own, and they count as such.
+TEST(MixedForms, ResultsCountAsMessages) {
+  const auto results = [](int count) {
+    std::string parts;
+    for (int i = 0; i < count; i++)
+      parts += std::string(i ? "," : "") + R"({"type":"tool_result","tool_use_id":"a","content":"1"})";
+    return R"({"max_tokens":1,"messages":[{"role":"user","content":[)" + parts + "]}]}";
+  };
+  for (const auto& parse :
+       {+[](const std::string& body) { return parse_chat_request(body, {}).ok(); },
+        +[](const std::string& body) { return parse_messages_request(body, {}, false).ok(); }}) {
+    EXPECT_TRUE(parse(results(200)));
+    EXPECT_FALSE(parse(results(65537)));
+  }
+}
+
 TEST(MixedForms, Tools) {
   const Json want = Json::parse(
       R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
-  for (const char* tool :
-       {R"({"type":"function","name":"f","description":"d","parameters":{"type":"object"}})",
-        R"({"name":"f","description":"d","parameters":{"type":"object"}})",
-        R"({"name":"f","description":"d","input_schema":{"type":"object"}})",
-        R"({"type":"custom","name":"f","description":"d","input_schema":{"type":"object"}})"})
+  for (
+      const char* tool :
+      {R"({"type":"function","name":"f","description":"d","parameters":{"type":"object"}})",
+       R"({"name":"f","description":"d","parameters":{"type":"object"}})",
+       R"({"name":"f","description":"d","input_schema":{"type":"object"}})",
+       R"({"name":"f","description":"d","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}})",
+       R"({"type":"custom","name":"f","description":"d","input_schema":{"type":"object"}})"})
     EXPECT_EQ(asked(std::string(R"("tools":[)") + tool + "]").tools, want) << tool;
   const Json strict =
       asked(R"("tools":[{"type":"function","name":"f","strict":true,"parameters":{}}])").tools;

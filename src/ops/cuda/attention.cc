@@ -26,13 +26,17 @@ struct Head {
   explicit Head(const PagedKv& kv) : Head(kv.head_dim, kv.value_dim) {}
 };
 
-// The shape of attention.cu: the number of ring stages, chosen so that two blocks fit on a multiprocessor.
+// The shape of attention.cu: the number of ring stages, such that a block fits into shared memory. Up to 256
+// dimensions two blocks do.
 struct KernelShape {
   Head head;
   int stages;
   KernelShape(const CudaDevice& on, Head of) : head(of), stages(on.info().capability >= 90 ? 6 : 3) {
     const std::string reason = attention_unsupported(head.dim, {});
     require(reason.empty(), kOp, "{}.", reason);
+    if (shared_bytes() > static_cast<unsigned>(on.info().shared_bytes)) stages = 3;
+    // The ring also holds the results of 16 rows.
+    if (16 * (head.dim + 8) * 4 > stages * stage_bytes()) stages = 6;
   }
   Variant variant() const {
     return AttentionVariant{.head_dim = head.dim, .stages = stages, .values = head.values};

@@ -15,33 +15,44 @@ Json member(const Json& object, const char* key) {
   return found == object.end() ? Json() : *found;
 }
 
+bool is_answer(const Json& message) {
+  return string_at(message, "role") == "assistant";
+}
+
 }  // namespace
 
 bool has_call_blocks(const Json& message) {
   if (!message.is_object()) return false;
   const auto content = message.find("content");
   if (content == message.end() || !content->is_array()) return false;
-  const char* type = string_at(message, "role") == "assistant" ? "tool_use" : "tool_result";
-  return std::ranges::any_of(*content, [&](const Json& part) { return is_block(part, type); });
+  return std::ranges::any_of(*content, [&](const Json& part) {
+    if (!is_answer(message)) return is_block(part, "tool_result");
+    return is_block(part, "tool_use") || is_block(part, "thinking") || is_block(part, "redacted_thinking");
+  });
 }
 
 std::vector<Json> without_call_blocks(const Json& message) {
   std::vector<Json> messages;
   Json rest = message, parts = Json::array(), calls = Json::array();
+  std::string thoughts;
+  const bool answer = is_answer(message);
   for (const Json& part : message["content"]) {
-    if (is_block(part, "tool_result"))
+    if (!answer && is_block(part, "tool_result"))
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", member(part, "tool_use_id")},
                           {"content", member(part, "content")}});
-    else if (is_block(part, "tool_use"))
+    else if (answer && is_block(part, "tool_use"))
       calls.push_back({{"id", member(part, "id")},
                        {"function", {{"name", member(part, "name")}, {"arguments", member(part, "input")}}}});
-    else
+    else if (answer && is_block(part, "thinking"))
+      thoughts += string_at(part, "thinking");
+    else if (!answer || !is_block(part, "redacted_thinking"))
       parts.push_back(part);
   }
-  const bool anything = !parts.empty() || !calls.empty();
+  const bool anything = !parts.empty() || !calls.empty() || answer;
   rest["content"] = std::move(parts);
   if (!calls.empty()) rest["tool_calls"] = std::move(calls);
+  if (!thoughts.empty() && !rest.contains("reasoning_content")) rest["reasoning_content"] = thoughts;
   if (anything) messages.push_back(std::move(rest));
   return messages;
 }

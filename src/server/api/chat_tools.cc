@@ -29,6 +29,8 @@ Json usual_tool(const Json& tool) {
   if ((type != "function" && type != "custom") || tool.contains(type)) return tool;
   Json part = tool;
   part.erase("type");
+  part.erase("cache_control");
+  if (part.value("description", Json("")).is_null()) part.erase("description");
   if (type == "custom" && !schema) return {{"type", type}, {type, std::move(part)}};
   if (schema) {
     part["parameters"] = std::move(part["input_schema"]);

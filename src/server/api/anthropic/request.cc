@@ -275,8 +275,12 @@ void read_messages(JsonFields& fields, ImageReader& images, CacheMarks& marks, J
                        fmt::format("'messages' {}must be an array of 1 to {} messages",
                                    list ? "" : "is missing: it ", kMaxMessages));
   const std::vector<bool> kept = kept_messages(*list);
-  for (size_t i = 0; i < list->size() && !fields.error(); ++i)
+  for (size_t i = 0; i < list->size() && !fields.error(); ++i) {
     read_message(fields, (*list)[i], i, i + 1 == list->size(), kept[i], images, marks, messages);
+    if (messages.size() > kMaxMessages)  // each result is one
+      return fields.fail("messages", "invalid_value",
+                         fmt::format("'messages' stand for more than {} messages", kMaxMessages));
+  }
 }
 
 // The names in {"configs": {NAME: {"enabled"}}, "default_config": {"enabled"}} of a toolset that are enabled;

@@ -105,8 +105,12 @@ void read_messages(JsonFields& fields, ImageReader& images, Json& messages) {
       messages.push_back(read_message(fields, (*list)[i], i, kept[i], images));
       continue;
     }
-    for (const Json& message : without_call_blocks((*list)[i]))
+    for (const Json& message : without_call_blocks((*list)[i])) {
+      if (messages.size() >= kMaxMessages)
+        return fields.fail("messages", "invalid_value",
+                           fmt::format("'messages' stand for more than {} messages", kMaxMessages));
       messages.push_back(read_message(fields, message, i, kept[i], images));
+    }
   }
 }
 

@@ -172,8 +172,11 @@ ResponseTools read_response_tools(JsonFields& fields, ToolChoice& choice, AgentT
   ResponseTools tools;
   tools.agent = std::move(agent);
   if (const Json* list = fields.array("tools")) ToolReader(fields, tools, cancelled).read(*list, "tools", "");
-  const bool must_call = fields.find("tool_choice") && *fields.find("tool_choice") != "auto" &&
-                         *fields.find("tool_choice") != "none";
+  const Json* given = fields.find("tool_choice");
+  const std::string word = !given               ? "auto"
+                           : given->is_string() ? given->get<std::string>()
+                                                : string_at(*given, "type");
+  const bool must_call = word != "auto" && word != "none";
   for (const McpList& list : tools.lists)
     if (must_call && tools.functions.empty() && !list.error.empty())
       fields.fail("tools", "mcp_server_failed", list.error);
