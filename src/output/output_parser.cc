@@ -174,13 +174,18 @@ bool OutputParser::plain_may_begin(size_t at) const {
          std::all_of(held_.begin() + static_cast<long>(at_), held_.begin() + static_cast<long>(at), is_space);
 }
 
+// Whether nothing but white space stands before held_[at] in its line, or since a mark.
+bool OutputParser::begins_line(size_t at) const {
+  const auto before = std::string_view(held_).substr(at_, at - at_);
+  const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
+  if (spaces.find('\n') != std::string_view::npos) return true;
+  return spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
+}
+
 // Whether held_[at] begins a line with a fence that begins like a call of a tool.
 Scan OutputParser::fenced_may_begin(size_t at) const {
   if (!plain_ || inside_ || calls_ > 0 || shown_) return Scan::broken;
-  const auto before = std::string_view(held_).substr(at_, at - at_);
-  const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
-  const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
-  if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
+  if (!begins_line(at)) return Scan::broken;
   return fenced_call_head(std::string_view(held_).substr(at), *rules_.tools);
 }
 
@@ -188,10 +193,7 @@ Scan OutputParser::fenced_may_begin(size_t at) const {
 Scan OutputParser::call_close(size_t at, bool end) const {
   const std::string_view mark = call_closer(rules_.format.tools);
   if (mark.empty() || inside_ || !closed_) return Scan::broken;
-  const auto before = std::string_view(held_).substr(at_, at - at_);
-  const auto spaces = before.substr(before.find_last_not_of(kSpace) + 1);
-  const bool first = spaces.size() == before.size() && (trim_ || spaces_.find('\n') != std::string::npos);
-  if (!first && spaces.find('\n') == std::string_view::npos) return Scan::broken;
+  if (!begins_line(at)) return Scan::broken;
   const auto here = std::string_view(held_).substr(at);
   if (const Scan found = begins_with(here, mark); found != Scan::complete) return found;
   const size_t behind = here.find_first_not_of(" \t\r", mark.size());

@@ -96,6 +96,7 @@ class OutputParser {
   Found find_marker(bool end) const;
   bool is_token(std::string_view marker) const;
   bool plain_may_begin(size_t at) const;
+  bool begins_line(size_t at) const;
   Scan fenced_may_begin(size_t at) const;
   Scan call_close(size_t at, bool end) const;
   void cross(Marker tag, std::vector<OutputEvent>& out);
