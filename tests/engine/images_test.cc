@@ -269,18 +269,26 @@ TEST(EngineImages, StatesOfOtherPixelsAreNotUsed) {
   EXPECT_EQ(cached(), 0);
 }
 
+// An encoder alone, and the requests that it works for.
+struct SeeingEncoder {
+  const SeeingModel model{"qwen3_5_vision"};
+  const std::unique_ptr<Device> device = ops::open_device({.threads = 1}).value();
+  const std::unique_ptr<Checkpoint> checkpoint = Checkpoint::open(model.path()).value();
+  const std::unique_ptr<VisionTower> tower = VisionTower::load(*checkpoint, *device).value();
+  const ImageProcessor processor = image_processor_of(*checkpoint).value();
+  ImageEncoder encoder{*tower, processor, *device, std::make_unique<ImageStore>(ImageStoreOptions{})};
+  std::vector<std::unique_ptr<Sequence>> sequences = {};
+};
+
 // Of two requests with one image that come together.
 TEST(EngineImages, AnImageIsEncodedOnce) {
-  const SeeingModel model("qwen3_5_vision");
-  const auto device = ops::open_device({.threads = 1}).value();
-  const auto checkpoint = Checkpoint::open(model.path()).value();
-  const auto tower = VisionTower::load(*checkpoint, *device).value();
-  const ImageProcessor processor = image_processor_of(*checkpoint).value();
-  ImageEncoder encoder(*tower, processor, *device, std::make_unique<ImageStore>(ImageStoreOptions{}));
-  std::vector<std::unique_ptr<Sequence>> sequences;
+  SeeingEncoder seeing;
+  ImageEncoder& encoder = seeing.encoder;
+  auto& sequences = seeing.sequences;
+  const VisionTower* tower = seeing.tower.get();
   for (const RequestId id : {1, 2}) {
     sequences.push_back(std::make_unique<Sequence>(id, picture_request(5), [](const Event&) {}));
-    sequences.back()->images = images_of(sequences.back()->request, tower.get());
+    sequences.back()->images = images_of(sequences.back()->request, tower);
     encoder.add(*sequences.back(), 0);
   }
   const auto pieces = [&](RequestId id) {
@@ -297,20 +305,17 @@ TEST(EngineImages, AnImageIsEncodedOnce) {
 
 // An image is kept for its tenant, and one that a kept state covers is not encoded.
 TEST(EngineImages, AnImageIsKeptUnderItsSalt) {
-  const SeeingModel model("qwen3_5_vision");
-  const auto device = ops::open_device({.threads = 1}).value();
-  const auto checkpoint = Checkpoint::open(model.path()).value();
-  const auto tower = VisionTower::load(*checkpoint, *device).value();
-  const ImageProcessor processor = image_processor_of(*checkpoint).value();
-  ImageEncoder encoder(*tower, processor, *device, std::make_unique<ImageStore>(ImageStoreOptions{}));
-  std::vector<std::unique_ptr<Sequence>> sequences;
+  SeeingEncoder seeing;
+  ImageEncoder& encoder = seeing.encoder;
+  auto& sequences = seeing.sequences;
+  const VisionTower* tower = seeing.tower.get();
   const auto is_encoded = [&](const std::string& salt, int covered) {
     Request request = picture_request(5);
     request.cache_salt = salt;
     sequences.push_back(
         std::make_unique<Sequence>(sequences.size() + 1, std::move(request), [](const Event&) {}));
     Sequence& sequence = *sequences.back();
-    sequence.images = images_of(sequence.request, tower.get());
+    sequence.images = images_of(sequence.request, tower);
     encoder.add(sequence, covered);
     const bool encoded = !encoder.work(0);
     while (!encoder.idle()) encoder.work(1);
