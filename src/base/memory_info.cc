@@ -116,12 +116,13 @@ uint64_t available_memory() {
 #endif
 }
 
-void return_large_blocks() {
+void keep_little_freed_memory() {
 #if defined(__GLIBC__)
   // By default both thresholds rise with the largest block ever freed; smaller blocks that are freed later
   // then stay in the heaps.
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
+  mallopt(M_ARENA_MAX, 4);
 #endif
 }
 

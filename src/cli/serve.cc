@@ -400,7 +400,7 @@ Result<void> name_files(ServeOptions& options) {
 }  // namespace
 
 int run_serve(const ServeOptions& given) {
-  return_large_blocks();
+  keep_little_freed_memory();
   ServeOptions options = given;
   if (const auto named = name_files(options); !named) return fail(named.error());
   std::optional<Background> background;

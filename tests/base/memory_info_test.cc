@@ -3,9 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <stdlib.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
+#include <barrier>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <thread>
+#include <vector>
+
+#include "slow.h"
 
 namespace anabranch {
 namespace {
@@ -73,6 +83,36 @@ TEST(Memory, OfThisProcess) {
   EXPECT_LE(available_memory(), machine_memory());
 #endif
 }
+
+#if defined(__GLIBC__) && !defined(ANABRANCH_SANITIZED)  // sanitizers have their own allocators
+// How many heaps the allocator has when 64 threads have allocated at once.
+int count_heaps() {
+  std::barrier all(64);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 64; ++i)
+    threads.emplace_back([&all] {
+      const std::vector<char> some(100'000);
+      all.arrive_and_wait();
+    });
+  for (auto& thread : threads) thread.join();
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* file = open_memstream(&text, &size);
+  malloc_info(0, file);
+  fclose(file);
+  const std::string said(text, size);
+  free(text);
+  const std::regex heap("<heap nr=");
+  return static_cast<int>(std::distance(std::sregex_iterator(said.begin(), said.end(), heap), {}));
+}
+
+TEST(MemoryDeathTest, ManyThreadsShareFewHeaps) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process without the heaps of other tests' threads
+  EXPECT_EXIT(std::exit(count_heaps() > 4 ? 1 : 0), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT((keep_little_freed_memory(), std::exit(count_heaps() > 4 ? 1 : 0)), testing::ExitedWithCode(0),
+              "");
+}
+#endif
 
 }  // namespace
 }  // namespace anabranch
