@@ -5,11 +5,31 @@
 #include "grammar/schema_grammar.h"
 #include "output/call_scanner.h"
 #include "output/tool_names.h"
+#include "output/tool_schema.h"
 
 namespace anabranch {
 namespace {
 
 constexpr size_t kMaxKeywords = 1024;
+
+using Arguments = std::vector<std::pair<std::string, std::string>>;  // names and values as JSON
+
+// LFM2 writes all arguments as one at times, under a word of the tool's schema: f(properties={"path": "a"}).
+// The arguments within, if the tool has some of them and none of that name; otherwise nothing.
+std::optional<Arguments> unwrapped(const Json& tools, std::string_view tool, const Arguments& arguments) {
+  constexpr std::string_view kWords[] = {"properties", "parameters", "arguments", "args", "kwargs"};
+  if (arguments.size() != 1 || !std::ranges::count(kWords, arguments[0].first)) return std::nullopt;
+  const auto known = parameter_names(tools, tool);
+  const auto inner = parse_json(arguments[0].second);
+  if (known.contains(arguments[0].first) || !inner.ok() || !inner->is_object()) return std::nullopt;
+  Arguments out;
+  bool fits = false;
+  for (const auto& [name, value] : inner->items()) {
+    fits = fits || known.contains(name);
+    out.emplace_back(name, dump_json(value));
+  }
+  return fits ? std::optional(out) : std::nullopt;
+}
 
 }  // namespace
 
@@ -51,6 +71,7 @@ std::optional<Scan> CallScanner::python_arguments() {
     if (value.error) return Scan::broken;
     if (value.json) keep_argument(std::move(*value.json));
   }
+  if (auto inner = unwrapped(*tools_, name_, arguments_)) arguments_ = std::move(*inner);
   if (!take_function()) return Scan::broken;
   step_ = Step::after_python;
   return std::nullopt;

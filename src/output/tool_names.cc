@@ -30,7 +30,10 @@ std::map<std::string, std::string, std::less<>> short_names(const Json& tools) {
 }
 
 std::string offered_name(const Json& tools, std::string_view written) {
+  constexpr std::string_view kNamespace = "functions.";  // some models write it before any name
   if (has_tool(tools, written)) return std::string(written);
+  if (written.starts_with(kNamespace) && has_tool(tools, written.substr(kNamespace.size())))
+    return std::string(written.substr(kNamespace.size()));
   const auto shorts = short_names(tools);
   const auto found = shorts.find(written);
   return found == shorts.end() ? std::string(written) : found->second;

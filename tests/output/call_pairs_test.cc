@@ -237,6 +237,19 @@ TEST(PythonCalls, StringsStayStrings) {
   expect_calls(kPython, listed_python("f(limit='12')"), {{"f", R"({"limit": 12})"}});
 }
 
+TEST(PythonCalls, AWordOfTheSchemaAroundAllArgumentsIsLeftOut) {
+  const auto reads = [](const std::string& inside, const std::string& arguments) {
+    expect_calls(kPython, listed_python("f(" + inside + ")"), {{"f", arguments}});
+  };
+  for (const char* word : {"properties", "parameters", "arguments", "args", "kwargs"})
+    reads(std::string(word) + R"(={"path": "12", "limit": 3})", R"({"path": "12", "limit": 3})");
+  reads("arguments={'unknown': 1}", R"({"arguments": {"unknown": 1}})");
+  reads("arguments={}", R"({"arguments": {}})");
+  reads("arguments='path'", R"({"arguments": "path"})");
+  reads("obj={'path': 'a'}", R"({"obj": {"path": "a"}})");
+  reads("arguments={'path': 'a'}, limit=1", R"({"arguments": {"path": "a"}, "limit": 1})");
+}
+
 TEST(PythonCalls, SeveralCalls) {
   const NamesAndArguments three = {{"f", R"({"limit": 1})"}, {"now", "{}"}, {"a.b", R"({"x": "y"})"}};
   expect_calls(kPython, "See:" + listed_python("f(limit=1), now(),\na.b(x='y')") + "Done.", three,

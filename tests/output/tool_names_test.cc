@@ -30,6 +30,14 @@ TEST(ToolNames, WhatSeveralToolsCouldMeanIsNone) {
   EXPECT_EQ(offered_name(tools, "set"), "set") << "a tool's own name means that tool";
 }
 
+TEST(ToolNames, TheNamespaceOfFunctionsIsLeftOut) {
+  const Json tools = tools_named({"get", "functions.set", "set"});
+  EXPECT_EQ(offered_name(tools, "functions.get"), "get");
+  EXPECT_EQ(offered_name(tools, "functions.set"), "functions.set") << "a tool's own name means that tool";
+  EXPECT_EQ(offered_name(tools, "functions.nothing"), "functions.nothing");
+  EXPECT_EQ(offered_name(tools, "functions."), "functions.");
+}
+
 TEST(ToolNames, NamesThatNoCallCanHaveAreLeftOut) {
   std::string name = "a";
   while (name.size() < 40'000) name += "__a";
