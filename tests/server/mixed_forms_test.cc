@@ -129,6 +129,21 @@ TEST(MixedForms, ChoicesOfTools) {
   }
 }
 
+TEST(MixedForms, OneCallAtMostAsAnthropicSaysIt) {
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto")";
+  const auto several = [&](const std::string& more) { return asked(tools + more).parallel_tool_calls; };
+  EXPECT_TRUE(several("}"));
+  EXPECT_FALSE(several(R"(,"disable_parallel_tool_use":true})"));
+  EXPECT_TRUE(several(R"(,"disable_parallel_tool_use":false})"));
+  EXPECT_TRUE(several(R"(,"disable_parallel_tool_use":true},"parallel_tool_calls":true)"))
+      << "OpenAI's own field counts";
+  EXPECT_FALSE(several(R"(},"parallel_tool_calls":false)"));
+  EXPECT_FALSE(parse_chat_request(
+      R"({"messages":[{"role":"user","content":"hi"}],)" + tools + R"(,"disable_parallel_tool_use":1}})",
+      {}));
+}
+
 class MixedFormsServed : public ServerTest {};
 
 TEST_F(MixedFormsServed, InOtherApis) {
@@ -138,6 +153,10 @@ TEST_F(MixedFormsServed, InOtherApis) {
         post("/v1/responses", R"({"input":"hi",)" + tools + R"(,"tool_choice":)" + choice + "}");
     EXPECT_EQ(answer.status, 200) << choice << answer.body;
   }
+  const HttpAnswer one =
+      post("/v1/responses", R"({"input":"hi",)" + tools +
+                                R"(,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}})");
+  EXPECT_NE(one.body.find(R"("parallel_tool_calls":false)"), std::string::npos) << one.body;
   const std::string nested =
       R"("tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{}}}])";
   EXPECT_EQ(post("/v1/responses", R"({"input":"hi",)" + nested +

@@ -155,7 +155,7 @@ Json read_message(JsonFields& request, const Json& message, size_t index, bool k
 ApiResult<ChatRequest> finish_chat(JsonFields& fields, ChatRequest request, CustomTools* custom) {
   read_chat_tools(fields, request, custom);
   check_tool_choice(fields, request.tool_choice, request.tools);
-  request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  request.parallel_tool_calls = read_parallel_calls(fields);
   read_template_options(fields, request.chat);
   if (fields.error()) return *fields.error();
   request.continuation = read_continuation(fields, request.messages, request.tool_choice);

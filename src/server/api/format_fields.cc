@@ -224,4 +224,14 @@ void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json&
         fmt::format("'tool_choice' names {}, which is not among the 'tools'", Json(choice.name).dump()));
 }
 
+bool read_parallel_calls(JsonFields& fields) {
+  if (const auto several = fields.boolean("parallel_tool_calls")) return *several;
+  const Json* choice = fields.find("tool_choice");
+  if (!choice || !choice->is_object()) return true;
+  JsonFields inner(*choice, "tool_choice.");
+  const bool one = inner.boolean("disable_parallel_tool_use").value_or(false);
+  if (inner.error()) fields.fail(*inner.error());
+  return !one;
+}
+
 }  // namespace anabranch::server

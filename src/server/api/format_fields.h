@@ -13,5 +13,8 @@ ResponseFormat read_response_format(JsonFields& fields);
 ToolChoice read_tool_choice(JsonFields& fields);
 // Fails if the choice needs a tool that the request does not offer. tools: OpenAI's array, or null.
 void check_tool_choice(JsonFields& fields, const ToolChoice& choice, const Json& tools);
+// Whether an answer may have several calls: "parallel_tool_calls", or what an object of "tool_choice" says in
+// Anthropic's form.
+bool read_parallel_calls(JsonFields& fields);
 
 }  // namespace anabranch::server

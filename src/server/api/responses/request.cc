@@ -475,7 +475,7 @@ ApiResult<ResponsesRequest> parse_responses_request(std::string_view body, const
   request.store = fields.boolean("store").value_or(true);
   request.shorten = fields.find("truncation") && *fields.find("truncation") == "auto";
   request.compact_above = read_context_management(fields);
-  chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  chat.parallel_tool_calls = read_parallel_calls(fields);
   read_include(fields, request);
   AgentTools agent{.servers = context.servers,
                    .consent = context.consent,
