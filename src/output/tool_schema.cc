@@ -92,6 +92,7 @@ class ParameterTypes {
       for (const Json& one : type)
         if (one.is_string()) types->insert(one.get<std::string>());
     }
+    if (types && member(schema, "nullable") == true) types->insert("null");  // as in OpenAPI 3.0
     std::set<std::string> values;
     if (const Json& list = member(schema, "enum"); list.is_array())
       for (const Json& value : list) values.insert(type_of(value));

@@ -168,6 +168,16 @@ TEST(ToolSchema, ReferencesSayTypes) {
   EXPECT_EQ(typed_argument(tools, "f", "d", "12345"), "12345");
 }
 
+TEST(ToolSchema, NullableTextsMayBeNull) {
+  const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{"properties":{
+      "a":{"type":"string","nullable":true},"b":{"type":"string","nullable":false},"c":{"nullable":true}}}}}])")
+                         .value();
+  EXPECT_EQ(typed_argument(tools, "f", "a", "null"), "null");
+  EXPECT_EQ(typed_argument(tools, "f", "a", "12"), "\"12\"");
+  EXPECT_EQ(typed_argument(tools, "f", "b", "null"), "\"null\"");
+  EXPECT_EQ(typed_argument(tools, "f", "c", "12"), "12") << "it allows any type";
+}
+
 // As generators of schemas write them: the object itself behind a reference, types that hold together.
 TEST(ToolSchema, TypesOfWhatIsJoined) {
   const Json tools = parse_json(R"([{"type":"function","function":{"name":"f","parameters":{
