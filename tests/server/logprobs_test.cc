@@ -124,5 +124,20 @@ TEST_F(Logprobs, ComeWithTheirText) {
   EXPECT_EQ(counts[3] + counts[4], 2u);
 }
 
+// llama-server's clients read the first token of each part only.
+TEST_F(Logprobs, AreOfOneTokenInEachPartOfLlamaServersStream) {
+  engine_.script = [](const Request&) { return Script{{"abc", "\xe4\xbd\xa0"}}; };
+  std::string parts;
+  for (const Json& event : events(post("/completion", R"({"prompt":"hi","n_probs":2,"stream":true})").body)) {
+    if (!event.is_object() || event["stop"] == true) continue;
+    std::string tokens;
+    for (const Json& token : event["completion_probabilities"]) tokens += string_at(token, "token") + " ";
+    EXPECT_EQ(event["tokens"].size(), event["completion_probabilities"].size());
+    parts += fmt::format("{}: {}{}; ", string_at(event, "content"), tokens, event["tokens_predicted"].dump());
+  }
+  // The bytes of one letter have no text of their own, and neither has the token that ends the answer.
+  EXPECT_EQ(parts, "a: a 1; b: b 2; c: c 3; 你: bytes:\\xe4 bytes:\\xbd bytes:\\xa0 <|end|> 7; ");
+}
+
 }  // namespace
 }  // namespace anabranch::server

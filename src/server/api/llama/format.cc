@@ -11,6 +11,13 @@ void add_logprobs(Json& to, const Json& logprobs) {
   for (const Json& token : logprobs["content"]) to.push_back(token);
 }
 
+// Whether the tokens' texts are the text.
+bool spell(const Json& logprobs, const std::string& text) {
+  std::string all;
+  for (const Json& token : logprobs) all += string_at(token, "token");
+  return all == text;
+}
+
 }  // namespace
 
 std::string LlamaWriter::begin(AnswerHead head, size_t choices) {
@@ -59,10 +66,25 @@ std::string LlamaWriter::event(size_t choice, const OutputEvent& event, const st
     c.text += event.text;
     return "";
   }
-  Json json = part(choice, event.text);
-  if (!c.logprobs.empty()) json["completion_probabilities"] = std::exchange(c.logprobs, Json::array());
-  c.tokens = Json::array();
-  return data_event(json);
+  // Clients expect the probabilities of one token in a part: tokens that come at once (a draft's) are taken
+  // apart.
+  const Json probabilities = std::exchange(c.logprobs, Json::array()),
+             ids = std::exchange(c.tokens, Json::array());
+  if (probabilities.size() < 2 || probabilities.size() != ids.size() || !spell(probabilities, event.text)) {
+    Json json = part(choice, event.text);
+    json["tokens"] = ids;
+    if (!probabilities.empty()) json["completion_probabilities"] = probabilities;
+    return data_event(json);
+  }
+  std::string out;
+  for (size_t i = 0; i < ids.size(); i++) {
+    Json json = part(choice, string_at(probabilities[i], "token"));
+    json["tokens"] = Json::array({ids[i]});
+    json["completion_probabilities"] = Json::array({probabilities[i]});
+    json["tokens_predicted"] = c.predicted - static_cast<int>(ids.size() - 1 - i);
+    out += data_event(json);
+  }
+  return out;
 }
 
 Json LlamaWriter::end_of(size_t index, const AnswerEnd& end) const {
