@@ -120,8 +120,10 @@ class Reader {
 };
 
 bool is_web_address(const std::string& url) {
-  return (url.starts_with("http://") || url.starts_with("https://")) &&
-         url.find_first_of(" \t\r\n") == url.npos && url.size() > std::string("https://").size();
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (url.starts_with(scheme))
+      return url.size() > scheme.size() && url.find_first_of(" \t\r\n") == url.npos;
+  return false;
 }
 
 void check_names(Reader& reader, const ServerConfig& server) {

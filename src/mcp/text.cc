@@ -40,7 +40,7 @@ std::string without_controls(std::string_view text) {
 
 std::string one_line(std::string_view text, size_t bytes) {
   // A character takes up to four bytes, and printable() may drop some: pass only as much as is needed.
-  std::string out = printable(text.substr(0, 4 * bytes + 16));
+  std::string out = printable(beginning(text, 4 * bytes + 16));
   for (char& c : out)
     if (c == '\n' || c == '\t') c = ' ';
   if (out.size() <= bytes && text.size() <= 4 * bytes + 16) return out;

@@ -45,6 +45,13 @@ TEST(GrammarCache, TheLatestGrammarsStayAfterManyOthers) {
   EXPECT_EQ(compiler.stats().compiled, 41u) << "40 grammars are within the limit of 10";
 }
 
+TEST(GrammarCache, WhatIsUsedAgainStays) {
+  GrammarCompiler compiler(vocabulary_of_size(8), {.cache_entries = 3});
+  for (const int i : {0, 1, 2, 0, 3, 0, 4, 0, 5, 0})
+    ASSERT_TRUE(compiler.compile(grammar_of_size(10, i)).ok());
+  EXPECT_EQ(compiler.stats().compiled, 6u);
+}
+
 // The texts of these would all find room.
 TEST(GrammarCache, TheMemoryOfACompiledGrammarCounts) {
   const auto grammar = [](int i) { return "root ::= [a-z0-9]{0,60} \"b\" # " + std::to_string(i); };

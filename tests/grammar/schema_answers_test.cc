@@ -389,5 +389,85 @@ TEST(SchemaAnswers, ReferencesToSchemasWithoutValues) {
   });
 }
 
+// What is written once is not what another part with the same items or steps needs.
+TEST(SchemaAnswers, LikePartsKeepTheirOwnLimits) {
+  check_answers({
+      {R"({"properties":{"a":{"type":"array","items":{"const":1},"minItems":1,"maxItems":2},
+           "b":{"type":"array","items":{"const":1},"minItems":1,"maxItems":4}}})",
+       {R"({"a":[1,1],"b":[1,1,1,1]})"},
+       {R"({"a":[1,1,1]})", R"({"b":[1,1,1,1,1]})"}},
+      {R"({"properties":{"a":{"type":"number","multipleOf":0.5},"b":{"type":"number","multipleOf":0.2}}})",
+       {R"({"a":0.5,"b":0.4})"},
+       {R"({"b":0.5})", R"({"a":0.2})"}},
+  });
+}
+
+TEST(SchemaAnswers, ASetHasAValueThatIsListedTwiceOnce) {
+  check_answers({
+      {R"({"type":"array","items":{"enum":["a","a","b"]},"uniqueItems":true})",
+       {R"(["a","b"])", R"(["b"])"},
+       {R"(["a","a"])"}},
+      {R"({"type":"array","allOf":[{"items":{"enum":[1,2]},"uniqueItems":true},{"uniqueItems":false}]})",
+       {"[1,2]"},
+       {"[1,1]"}},
+  });
+}
+
+TEST(SchemaAnswers, WhatNeedsMoreThanItMayHaveIsLeftOut) {
+  check_answers({
+      {R"({"properties":{"a":{"type":"array","items":{"const":1},"minItems":3,"maxItems":2}}})",
+       {"{}"},
+       {R"({"a":[1,1]})", R"({"a":[1,1,1]})", R"({"a":[]})"}},
+  });
+}
+
+TEST(SchemaAnswers, SchemasMayHaveAnyNames) {
+  for (const char* name : {"root", "7up", "any-value", "a%20b", "-"}) {
+    std::string key = name;
+    if (const size_t escape = key.find("%20"); escape != key.npos) key.replace(escape, 3, " ");
+    const std::string schema = fmt::format(
+        R"({{"$ref":"#/$defs/{}","$defs":{{"{}":{{"properties":{{"next":{{"$ref":"#/$defs/{}"}}}}}}}}}})",
+        name, key, name);
+    check_answers(
+        {{schema.c_str(), {"{}", R"({"next":{"next":{}}})"}, {R"({"next":1})", R"({"other":{}})"}}});
+  }
+}
+
+TEST(SchemaAnswers, OfTwoBoundsTheNarrowerHolds) {
+  check_answers({
+      {R"({"type":"number","maximum":3,"exclusiveMaximum":5})", {"3", "2.5"}, {"4"}},
+      {R"({"type":"number","maximum":3,"exclusiveMaximum":3})", {"2.5"}, {"3"}},
+      {R"({"type":"number","minimum":3,"exclusiveMinimum":1})", {"3", "3.5"}, {"2"}},
+      {R"({"type":"integer","multipleOf":7,"minimum":10,"maximum":30})", {"14", "28"}, {"7", "10", "35"}},
+      {R"({"type":"integer","multipleOf":7,"minimum":-10,"maximum":10})", {"-7", "0", "7"}, {"-14", "14"}},
+      {R"({"enum":[1,2],"const":2})", {"2"}, {"1"}},
+      {R"({"type":"string","maxLength":1e300})", {R"("abc")", R"("")"}, {"abc"}},
+  });
+}
+
+// A reader takes a text that begins like an object or a list for one.
+TEST(SchemaAnswers, BareTextsBeginLikeNoOtherType) {
+  const auto takes = [](const char* schema, const std::string& value) {
+    static GrammarCompiler compiler(bytes_as_tokens());
+    GrammarRules rules;
+    const auto element = add_parameters(
+        {{"type", "object"}, {"properties", {{"a", parse_json(schema).value()}}}, {"required", {"a"}}},
+        function_tags(), rules);
+    EXPECT_TRUE(element.ok()) << schema << element.error().message;
+    GrammarMatcher matcher(*compiler.compile(rules.text(*element)));
+    for (const char byte : "<parameter=a>\n" + value + "\n</parameter>\n")
+      if (!matcher.accept(1 + static_cast<unsigned char>(byte))) return false;
+    return matcher.complete();
+  };
+  for (const auto& [type, begin] : {std::pair("object", "{x"), {"array", "[x"}, {"number", "7x"}}) {
+    const std::string schema = fmt::format(R"({{"type":["string","{}"]}})", type);
+    EXPECT_TRUE(takes(schema.c_str(), "x" + std::string(begin))) << type;
+    EXPECT_FALSE(takes(schema.c_str(), begin)) << type;
+  }
+  EXPECT_TRUE(takes(R"({"type":"string","pattern":"^[a<]*$"})", "aa"));
+  EXPECT_FALSE(takes(R"({"type":"string","pattern":"^[a<]*$"})", "a<"))
+      << "it may begin the tag that ends it";
+}
+
 }  // namespace
 }  // namespace anabranch

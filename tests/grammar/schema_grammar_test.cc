@@ -33,6 +33,41 @@ TEST(SchemaGrammar, ManyMembersAreRefused) {
   EXPECT_NE(error_of(wide.dump().c_str()).find("too large"), std::string::npos);
 }
 
+TEST(SchemaGrammar, ManyListedValuesAreRefused) {
+  const auto numbers = [](int count) {
+    Json out = Json::array();
+    for (int i = 0; i < count; i++) out.push_back(i);
+    return out;
+  };
+  const auto error = [](const Json& schema) { return error_of(schema.dump().c_str()); };
+  EXPECT_EQ(error({{"enum", numbers(5000)}}), "");
+  EXPECT_NE(error({{"enum", numbers(5001)}}).find("'enum' at # has more than 5000 values"),
+            std::string::npos);
+  const auto set = [&](int count) {
+    return error({{"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", numbers(count)}}}});
+  };
+  EXPECT_EQ(set(400), "");
+  EXPECT_NE(set(501).find("'uniqueItems' at #"), std::string::npos);
+  const auto two = [&](int count) {
+    return error({{"allOf", {{{"enum", numbers(count)}}, {{"enum", numbers(count + 1)}}}}});
+  };
+  EXPECT_EQ(two(400), "");
+  EXPECT_NE(two(600).find("'enum'"), std::string::npos);
+}
+
+TEST(SchemaGrammar, ManyReferencesAreRefused) {
+  const auto references = [](int count) {
+    Json schema = {{"anyOf", Json::array()}, {"$defs", Json::object()}};
+    for (int i = 0; i < count; i++) {
+      schema["$defs"][fmt::format("d{}", i)] = {{"const", i}};
+      schema["anyOf"].push_back({{"$ref", fmt::format("#/$defs/d{}", i)}});
+    }
+    return error_of(schema.dump().c_str());
+  };
+  EXPECT_EQ(references(100), "");
+  EXPECT_NE(references(2001).find("has more than 2000 references"), std::string::npos);
+}
+
 // Each of the patterns is no trouble by itself, and all are written as any text.
 TEST(SchemaGrammar, PatternsShareABudget) {
   Json schema = {{"type", "object"}};
@@ -89,6 +124,18 @@ TEST(SchemaGrammar, RefusesWhatItCannotKeep) {
       {R"({"type":"array","uniqueItems":true})", "'uniqueItems' at #"},
       {R"({"type":"array","contains":{"const":1}})", "'contains' at #"},
       {R"({"type":"array","uniqueItems":true,"items":{"type":"string"}})", "'uniqueItems' at #"},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2]},"prefixItems":[{"const":5}]})",
+       "'uniqueItems' at #"},
+      {R"({"type":"object","patternProperties":{"^a":{}},"additionalProperties":{"type":"string"}})",
+       "'patternProperties' at #"},
+      {R"({"allOf":[{"additionalProperties":false,"properties":{"a":true}},{"patternProperties":{"^x":true}}]})",
+       "'patternProperties'"},
+      {R"({"allOf":[{"patternProperties":{"^x":true}},{"additionalProperties":false,"properties":{"a":true}}]})",
+       "'patternProperties'"},
+      {R"({"allOf":[{"items":{"type":"string"}},{"prefixItems":[{"const":1}]}]})", "'prefixItems'"},
+      {R"({"allOf":[{"prefixItems":[{"const":1}]},{"items":{"type":"string"}}]})", "'prefixItems'"},
+      {R"({"enum":[1,2],"const":3})", "no value satisfies"},
+      {R"({"type":"string","minLength":2.5})", "'minLength' at #"},
       {R"({"type":"number","multipleOf":12345})", "'multipleOf' at #"},
       {R"({"type":"number","multipleOf":0})", "'multipleOf' at #"},
       {R"j({"type":"string","pattern":"a(?<=b)"})j", "'pattern' at #"},
@@ -180,8 +227,9 @@ TEST(SchemaGrammar, BareConstantsAreReadAsTheyAre) {
   for (const char* good : {R"({"enum":["1","2"]})", R"({"enum":["a",2]})", R"({"enum":["None",2]})",
                            R"({"type":"string","enum":["true"]})"})
     EXPECT_EQ(error(good), "") << good;
-  for (const char* bad : {R"({"enum":["1",2]})", R"({"enum":["None",null]})", R"({"enum":["[]",[1]]})",
-                          R"({"anyOf":[{"const":"1"},{"type":"integer"}]})"})
+  for (const char* bad :
+       {R"({"enum":["1",2]})", R"({"enum":["None",null]})", R"({"enum":["[]",[1]]})",
+        R"({"anyOf":[{"const":"1"},{"type":"integer"}]})", R"({"enum":["a "]})", R"({"enum":["\na"]})"})
     EXPECT_NE(error(bad).find("'enum' at #/properties/a"), std::string::npos) << bad << error(bad);
 }
 

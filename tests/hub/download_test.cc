@@ -10,9 +10,14 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <utility>
 
+#include "base/clock.h"
+#include "hub/blob_file.h"
 #include "hub/digest.h"
 #include "raw_http_server.h"
+#include "slow.h"
 
 namespace anabranch::hub {
 namespace {
@@ -47,12 +52,14 @@ class Download : public ::testing::Test {
   void leave(const std::string& beginning) {
     std::ofstream(store_.blob_path(kRepo, file_.oid) + ".incomplete", std::ios::binary) << beginning;
   }
-  Result<void> run() {
+  Result<void> run() { return run({file_}); }
+  Result<void> run(const std::vector<RepoFile>& files) {
     const Settings settings{
         .endpoint = hub_->url(), .token = "secret", .cache = root_.string(), .stall_seconds = 20};
-    const Watcher watcher{[](const std::string&) {}, [] { return false; }};
+    const Watcher watcher{[this](const std::string& note) { notes_.push_back(note); },
+                          [this] { return cancelled_ && cancelled_(); }};
     Api api(settings, watcher);
-    return download(settings, api, store_, {{.repo = kRepo}, std::string(40, 'c'), {file_}}, watcher,
+    return download(settings, api, store_, {{.repo = kRepo}, std::string(40, 'c'), files}, watcher,
                     [](uint64_t) {});
   }
   std::string stored() const {
@@ -65,6 +72,8 @@ class Download : public ::testing::Test {
   const fs::path root_ = fs::temp_directory_path() / ("hub_download_" + std::to_string(::getpid()));
   Store store_{root_.string()};
   RepoFile file_;
+  std::vector<std::string> notes_;
+  std::function<bool()> cancelled_;  // asked several times per second
   std::unique_ptr<RawHttpServer> hub_;
 };
 
@@ -88,6 +97,159 @@ TEST_F(Download, GoesOnWhereAnEarlierOneEnded) {
   EXPECT_EQ(stored(), content);
   ASSERT_EQ(hub_->requests().size(), 1u);
   EXPECT_EQ(hub_->requests()[0].field("Range"), "bytes=100000-299999");
+}
+
+TEST_F(Download, WhatCameEntirelyIsNotAskedForAgain) {
+  const std::string content = content_of(1000);
+  serve([&](const Asked& asked, const Send& send) { send(part_of(content, asked)); });
+  plan(content);
+  leave(content);
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(stored(), content);
+  EXPECT_EQ(hub_->requests().size(), 0u);
+}
+
+TEST_F(Download, AFileUnderTwoNamesComesOnceWithoutAWait) {
+  const std::string content = content_of(1000);
+  serve([&](const Asked& asked, const Send& send) { send(part_of(content, asked)); });
+  plan(content);
+  RepoFile other = file_;
+  other.path = "copy.safetensors";
+  ASSERT_TRUE(run({file_, other}).ok());
+  EXPECT_EQ(hub_->requests().size(), 1u);
+  EXPECT_EQ(notes_, std::vector<std::string>());
+}
+
+TEST_F(Download, AnotherProcessIsNotedOnce) {
+  const std::string content = content_of(1000);
+  serve([&](const Asked& asked, const Send& send) { send(part_of(content, asked)); });
+  plan(content);
+  const auto other = BlobFile::open(store_, kRepo, file_);
+  ASSERT_TRUE(other.ok() && *other);
+  int looks = 0;
+  cancelled_ = [&] { return ++looks > 4; };
+  EXPECT_FALSE(run().ok());
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("another process downloads"), std::string::npos) << notes_[0];
+}
+
+TEST_F(Download, APartOfAFileThatHasGrownMeanwhileIsAskedForAgain) {
+  const std::string content = content_of(1000);
+  serve([&](const Asked& asked, const Send& send) {
+    const bool first = hub_->requests().size() == 1;
+    send(first ? http_answer(std::string(1000, 'x'), "Content-Range: bytes 0-999/2000\r\n",
+                             "206 Partial Content")
+               : part_of(content, asked));
+  });
+  plan(content);
+  const auto done = run();
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(stored(), content);
+}
+
+TEST_F(Download, WhatAServerWithoutRangesSendsAnewIsNoProgress) {
+  const std::string content((16u << 20) + 1000, 'x');
+  std::atomic<int> count = 0;
+  serve([&](const Asked&, const Send& send) {
+    send(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.size()));
+    send(std::string_view(content).substr(0, 300'000));
+    count++;
+  });
+  plan(content);
+  const double began = now_seconds();
+  cancelled_ = [&] { return count == 4; };  // the first of these is a request for a range
+  EXPECT_FALSE(run().ok());
+  hub_.reset();
+  EXPECT_GT(now_seconds() - began, 0.7) << "each wait is longer than the one before";
+}
+
+TEST_F(Download, AllRequestsPauseWhenTheHubAsksForIt) {
+  std::vector<RepoFile> files;
+  for (size_t i = 1; i <= 6; i++) {
+    plan(std::string(i, 'x'));
+    files.push_back(file_);
+  }
+  std::atomic<int> count = 0;
+  std::atomic<bool> told = false;
+  std::atomic<double> asked_to_wait = 0, next = 0;
+  serve([&](const Asked& asked, const Send& send) {
+    const int number = ++count;
+    if (number == 1) {
+      asked_to_wait = now_seconds();
+      send(http_answer("", "Retry-After: 1\r\n", "429 Too Many Requests"));
+      told = true;
+      return;
+    }
+    if (number == 5) next = now_seconds();
+    while (!told) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (number < 5) std::this_thread::sleep_for(std::chrono::milliseconds(200 * kSlowdown));
+    const size_t dash = asked.target.rfind('/');
+    send(http_answer(std::string(static_cast<size_t>(asked.target[dash + 1] - '0'), 'x')));
+  });
+  for (size_t i = 0; i < files.size(); i++) files[i].path = std::to_string(i + 1);
+  const auto done = run(files);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_GE(next - asked_to_wait, 0.9);
+}
+
+// The first range has all its bytes, but its connection is still open when the second one ends.
+TEST_F(Download, ARangeIsKeptForAsLongAsItsRequestRuns) {
+  constexpr size_t kRange = 16u << 20;
+  const std::string content(kRange + 1000, 'x');
+  std::atomic<bool> second_came = false, first_ended = false;
+  serve([&](const Asked& asked, const Send& send) {
+    if (asked.field("Range") != fmt::format("bytes=0-{}", kRange - 1)) {
+      send(part_of(content, asked));
+      second_came = true;
+      return;
+    }
+    send(fmt::format(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-{}/{}\r\nConnection: close\r\n\r\n",
+        kRange - 1, content.size()));
+    send(std::string_view(content).substr(0, kRange));
+    for (int i = 0; i < 1000 && !second_came; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    first_ended = true;
+  });
+  plan(content);
+  const auto done = run();
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_TRUE(first_ended);
+  hub_.reset();
+  EXPECT_EQ(stored().size(), content.size());
+}
+
+// The first range is slow, so that all that comes behind it waits in memory.
+TEST_F(Download, WhatWaitsInMemoryIsLimited) {
+  constexpr size_t kRange = 16u << 20;
+  const std::string body(kRange, 'x');
+  std::atomic<int> ranges = 0;
+  std::atomic<bool> over = false;
+  file_ = {"model.safetensors", 20 * kRange, std::string(64, 'a')};
+  ASSERT_TRUE(store_.prepare(kRepo).ok());
+  serve([&](const Asked& asked, const Send& send) {
+    size_t from = 0, last = 0;
+    std::sscanf(asked.field("Range").c_str(), "bytes=%zu-%zu", &from, &last);
+    ranges++;
+    send(fmt::format(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {}-{}/{}\r\nContent-Length: {}\r\n\r\n", from,
+        last, file_.size, kRange));
+    if (from > 0) {
+      send(body);
+      return;
+    }
+    send("x");
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  int looks = 0, before = 0;  // the looks since the last request
+  cancelled_ = [&] {
+    looks = std::exchange(before, ranges.load()) == ranges ? looks + 1 : 0;
+    return ranges > 12 || (ranges == 12 && looks > 3);
+  };
+  EXPECT_FALSE(run().ok()) << "it is cancelled";
+  over = true;
+  hub_.reset();
+  EXPECT_EQ(ranges, 12) << "of 20";
 }
 
 TEST_F(Download, WhatWasKeptAndIsDamagedComesAgain) {

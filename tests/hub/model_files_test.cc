@@ -308,5 +308,13 @@ TEST(ModelFiles, OneSafetensorsFile) {
   EXPECT_EQ(choice->main, "a.safetensors");
 }
 
+TEST(ModelFiles, SideFilesOfTokenizersAndTemplatesComeAlong) {
+  const Paths all = {"chat_template.jinja", "config.json", "merges.txt",
+                     "model.safetensors",   "vocab.json",  "vocab.txt"};
+  Paths more = all;
+  more.insert(more.end(), {"README.md", "onnx/config.json", "train.py"});
+  EXPECT_EQ(files_of(choose(more, "o/n")), all);
+}
+
 }  // namespace
 }  // namespace anabranch::hub

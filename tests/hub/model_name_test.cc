@@ -159,5 +159,13 @@ TEST(IsCommit, IsFortyDigits) {
   EXPECT_FALSE(is_commit("0123456789abcdef"));
 }
 
+TEST(ModelName, AnEscapeThatIsCutIsNotReadBeyondTheEnd) {
+  const std::string_view whole = "hf.co/org/name/tree/v%31";
+  const auto name = parse_model_name(whole);
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->revision, "v1");
+  EXPECT_FALSE(parse_model_name(whole.substr(0, whole.size() - 1)));
+}
+
 }  // namespace
 }  // namespace anabranch::hub

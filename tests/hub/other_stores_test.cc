@@ -48,5 +48,44 @@ TEST_F(Ollama, AdaptersAreRefusedWhereverTheyStand) {
   }
 }
 
+TEST_F(Ollama, AModelThatWasPulledAgainIsTheNewOne) {
+  for (const std::string digest : {"sha256-1", "sha256-2"}) {
+    const auto link =
+        find(R"({"mediaType": "application/vnd.ollama.image.model", "digest": ")" + digest + "\"}");
+    ASSERT_TRUE(link.ok()) << link.error().message;
+    EXPECT_EQ(fs::read_symlink(*link).filename(), digest);
+  }
+}
+
+TEST_F(Ollama, AManifestNamesNoFileOutsideOfTheStore) {
+  std::ofstream(root_ / "secret") << "GGUF";
+  for (const char* digest : {"../secret", "sha256:../secret", "/etc/passwd"})
+    EXPECT_FALSE(
+        find(fmt::format(R"({{"mediaType": "application/vnd.ollama.image.model", "digest": "{}"}})", digest))
+            .ok())
+        << digest;
+}
+
+TEST_F(Ollama, ModelsOfOtherUsersAndRegistriesAreFound) {
+  for (const auto& [name, path] : {std::pair("me/tiny", "registry.ollama.ai/me/tiny/latest"),
+                                   {"hf.co/org/name:Q8_0", "hf.co/org/name/Q8_0"}}) {
+    const fs::path manifest = root_ / "manifests" / path;
+    fs::create_directories(manifest.parent_path());
+    std::ofstream(manifest) << R"({"layers": [)" << kModel << "]}";
+    const auto found =
+        find_ollama_model({root_.string()}, std::string("ollama:") + name, (root_ / "links").string());
+    EXPECT_TRUE(found.ok()) << name << ": " << found.error().message;
+  }
+}
+
+TEST_F(Ollama, LmStudioKnowsNoRevisions) {
+  fs::create_directories(root_ / "org/name");
+  std::ofstream(root_ / "org/name/name-Q8_0.gguf") << "GGUF";
+  ModelName name{.repo = "org/name"};
+  EXPECT_TRUE(find_lm_studio_model({root_.string()}, name, Purpose::model).ok());
+  name.revision = "v2";
+  EXPECT_FALSE(find_lm_studio_model({root_.string()}, name, Purpose::model).ok());
+}
+
 }  // namespace
 }  // namespace anabranch::hub

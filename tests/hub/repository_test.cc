@@ -52,5 +52,35 @@ TEST(Redirect, NeverLeavesHttps) {
   }
 }
 
+std::string with_base(const std::string& base) {
+  std::string text = kAnswer;
+  return text.insert(1, R"("cardData":{"base_model":)" + base + "},");
+}
+
+TEST(Repository, ACardNamesNoneOneOrSeveralBaseModels) {
+  for (const auto& [base, name] : {std::pair("[]", ""),
+                                   {"null", ""},
+                                   {R"("o/m")", "o/m"},
+                                   {R"(["o/m","o/n"])", "o/m"},
+                                   {"[7]", ""},
+                                   {R"("../x")", ""}}) {
+    const auto repository = parse_repository(with_base(base));
+    ASSERT_TRUE(repository.ok()) << base;
+    EXPECT_EQ(repository->base_model, name) << base;
+  }
+}
+
+TEST(Repository, HasALimitOfFiles) {
+  const auto listing = [](int files) {
+    std::string text = R"({"id":"o/n","sha":")" + std::string(40, 'a') + R"(","siblings":[)";
+    for (int i = 0; i < files; i++)
+      text += fmt::format(R"({}{{"rfilename":"{}","size":1,"blobId":"{}"}})", i > 0 ? "," : "", i,
+                          std::string(40, '1'));
+    return parse_repository(text + "]}").ok();
+  };
+  EXPECT_TRUE(listing(20'000));
+  EXPECT_FALSE(listing(20'001));
+}
+
 }  // namespace
 }  // namespace anabranch::hub

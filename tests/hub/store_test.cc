@@ -124,5 +124,12 @@ TEST_F(HubStore, AModelIsFoundWhenItIsComplete) {
   EXPECT_FALSE(find_in_store(store_, name, Purpose::model).ok());
 }
 
+TEST_F(HubStore, ARefMayEndWithALineBreak) {
+  add("config.json", "{}");
+  fs::create_directories(root_ / "models--o--n/refs");
+  std::ofstream(root_ / "models--o--n/refs/main") << kCommit << "\n";
+  EXPECT_EQ(store_.commit_of("o/n", "main"), kCommit);
+}
+
 }  // namespace
 }  // namespace anabranch::hub

@@ -57,11 +57,27 @@ TEST(Config, ErrorsNameTheServer) {
         R"({"a": {"command": "x", "args": "y"}})", R"({"a": {"command": "x", "args": [1]}})",
         R"({"a": {"command": "x", "env": {"A=B": "c"}}})", R"({"a": {"command": "x", "timeout": -1}})",
         R"({"a": {"command": "x", "disabled": "no"}})",
-        R"({"a": {"url": "http://x", "headers": {"A": "b\r\nC: d"}}})", R"([])"})
+        R"({"a": {"url": "http://x", "headers": {"A": "b\r\nC: d"}}})",
+        R"({"a": {"url": "http://x\r\nHost: y"}})", R"({"a": {"url": "http://"}})",
+        R"({"a": {"command": "x", "timeout": 86401000}})", R"([])"})
     EXPECT_FALSE(problem(wrong).empty());
+  for (const char* good :
+       {R"({"a": {"url": "http://x", "headers": {"A": "b"}}})", R"({"a": {"url": "https://x"}})",
+        R"({"a": {"command": "x", "timeout": 86400000}})"})
+    EXPECT_TRUE(parse(good).ok()) << good;
   EXPECT_FALSE(parse_config("{", "file", variable).ok());
   EXPECT_FALSE(parse_config(R"({"servers": {}})", "file", variable).ok());
   EXPECT_EQ(read_config("/no/such/file").error().kind, ErrorKind::not_found);
+}
+
+TEST(Config, HasALimitOfServers) {
+  const auto servers = [](int count) {
+    Json out = Json::object();
+    for (int i = 0; i < count; i++) out[std::to_string(i)] = {{"command", "x"}};
+    return parse(dump_json(out)).ok();
+  };
+  EXPECT_TRUE(servers(64));
+  EXPECT_FALSE(servers(65));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 Written without a library, so that it can say what no library would. Mode "good" behaves."""
 import json
 import os
+import signal
 import sys
 import time
 
@@ -151,7 +152,9 @@ def call(request):
         return result(request, text("it did not work", isError=True))
     if name == "env":
         return result(request, text(json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "files": sorted(os.listdir("/proc/self/fd")),
-                                                "group": os.getpgid(0) == os.getpid(), "pid": os.getpid()})))
+                                                "group": os.getpgid(0) == os.getpid(), "pid": os.getpid(),
+                                                "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+                                                "ignores_usr2": signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN})))
     if name == "unknown":
         return send({"id": request["id"], "error": {"code": -32602, "message": "Unknown tool\x1b[2J"}})
     result(request, text(arguments.get("text", "")))
@@ -171,7 +174,6 @@ HANDLERS = {
 }
 
 if MODE == "hang-close":
-    import signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:
     message = json.loads(line)

@@ -1,6 +1,9 @@
 // Servers over HTTP that do what no server should.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/clock.h"
 #include "fake_mcp.h"
 #include "mcp/servers.h"
@@ -148,6 +151,86 @@ TEST_F(McpOverHttp, HeadersWithoutEndEndTheCall) {
     return true;
   };
   EXPECT_TRUE(call().is_error);
+}
+
+TEST_F(McpOverHttp, TheAnswerToAnotherRequestIsNone) {
+  fake_.instead = [](const Asked&, const std::string& method, const Send& send) {
+    if (method != "tools/call") return false;
+    send(
+        http_answer(R"({"jsonrpc":"2.0","id":99,"result":{"content":[{"type":"text","text":"of another"}]}})",
+                    "Content-Type: application/json\r\n"));
+    return true;
+  };
+  const CallResult result = call();
+  EXPECT_TRUE(result.is_error);
+  EXPECT_NE(result.text.find("ended its answer"), std::string::npos) << result.text;
+}
+
+TEST_F(McpOverHttp, ASessionIsNamedAndEnded) {
+  fake_.session = "mine";
+  call();
+  EXPECT_NE(fake_.server().requests().back().field("MCP-Protocol-Version"), "");
+  servers_.reset();
+  const auto last = fake_.server().requests().back();
+  EXPECT_EQ(last.method, "DELETE");
+  EXPECT_EQ(last.field("Mcp-Session-Id"), "mine");
+}
+
+TEST_F(McpOverHttp, ASessionWithOddCharactersIsNone) {
+  fake_.session = "a\tb";
+  call();
+  EXPECT_EQ(fake_.server().requests().back().field("Mcp-Session-Id"), "");
+}
+
+TEST_F(McpOverHttp, AWrongAddressIsAskedOnce) {
+  std::atomic<int> count = 0;
+  fake_.instead = [&](const Asked&, const std::string& method, const Send& send) {
+    if (method != "tools/call") return false;
+    count++;
+    send(http_answer("", "", "404 Not Found"));
+    return true;
+  };
+  EXPECT_TRUE(call().is_error);
+  EXPECT_EQ(count, 1) << "there is no session that it could have forgotten";
+}
+
+TEST_F(McpOverHttp, AKeyInARedirectIsNotShown) {
+  fake_.instead = [&](const Asked&, const std::string& method, const Send& send) {
+    if (method != "tools/call") return false;
+    send(http_answer("", "Location: http://other.example/mcp?key=hidden\r\n", "307 Temporary Redirect"));
+    return true;
+  };
+  const std::string text = call().text;
+  EXPECT_NE(text.find("http://other.example/mcp"), std::string::npos) << text;
+  EXPECT_EQ(text.find("hidden"), std::string::npos) << text;
+}
+
+TEST_F(McpOverHttp, ListsAreAskedForAgainAfterAWhile) {
+  limits_.list_seconds = 0;
+  const size_t before = (call(), fake_.server().requests().size());
+  call();
+  size_t lists = 0;
+  for (const Asked& asked : fake_.server().requests())
+    lists += asked.body.find("tools/list") != std::string::npos;
+  EXPECT_GT(fake_.server().requests().size(), before);
+  EXPECT_EQ(lists, 4u) << "before each call, and within it";
+}
+
+TEST_F(McpOverHttp, ACancelledCallIsToldOf) {
+  std::atomic<bool> called = false, told = false;
+  fake_.instead = [&](const Asked&, const std::string& method, const Send&) {
+    if (method == "notifications/cancelled") told = true;
+    if (method != "tools/call") return false;
+    called = true;
+    for (int i = 0; i < 1000 && !told; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return true;
+  };
+  const auto tools = servers().tools("web", nullptr);
+  ASSERT_TRUE(tools.ok());
+  EXPECT_TRUE(servers().call(tools->front(), Json::object(), [&] { return called.load(); }).is_error);
+  for (int i = 0; i < 500 && !told; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(told);
+  told = true;
 }
 
 }  // namespace

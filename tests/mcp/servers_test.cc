@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "slow.h"
+#include "variable.h"
 
 namespace anabranch::mcp {
 namespace {
@@ -123,6 +124,8 @@ TEST(Servers, ResourcesAndPrompts) {
 
 TEST(Servers, WhatAProcessGets) {
   ::setenv("A_SECRET", "key", 1);
+  const testing::Variable function("LOGNAME", "() { :; }");  // an old shell would run it
+  const auto before = ::signal(SIGUSR2, SIG_IGN);
   const int ours[] = {::open("/dev/null", O_RDONLY), ::open("/dev/null", O_RDONLY)};  // not close-on-exec
   ServerConfig config = fake("good");
   config.env = {{"GIVEN", "yes"}};
@@ -135,6 +138,10 @@ TEST(Servers, WhatAProcessGets) {
   EXPECT_EQ((*json)["cwd"], "/");
   EXPECT_EQ((*json)["group"], true);
   EXPECT_EQ((*json)["files"].size(), 4u) << dump_json((*json)["files"]);  // three, and the folder's own
+  EXPECT_FALSE((*json)["env"].contains("LOGNAME"));
+  EXPECT_EQ((*json)["blocked"], 0) << "signals";
+  EXPECT_EQ((*json)["ignores_usr2"], false);
+  ::signal(SIGUSR2, before);
   for (const int file : ours) ::close(file);
 }
 
@@ -345,6 +352,10 @@ TEST(Servers, TheLogIsItsOwnersAlone) {
   EXPECT_EQ((*json)["tool"], "echo");
   EXPECT_EQ((*json)["arguments"]["text"], "x");
   EXPECT_TRUE((*json)["error"].is_null());
+  call(servers, "echo", std::string(100'000, 'x'));
+  std::getline(in, line);
+  ASSERT_TRUE(parse_json(line).ok()) << line;
+  EXPECT_LT(line.size(), 10'000u) << "the arguments are cut";
   std::filesystem::remove(file);
 }
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -173,6 +175,32 @@ TEST_F(Scripted, APromptOfManyMessagesHasALimit) {
   EXPECT_EQ(prompt.error().kind, ErrorKind::exhausted) << prompt.error().message;
 }
 
+TEST_F(Scripted, APromptSpeaksAsNobodyElse) {
+  run(R"(    send(id, {"messages": [{"role": params["name"], "content": {"type": "text", "text": "x"}}]})
+)");
+  EXPECT_TRUE(servers_->get_prompt("script", "user", {}, nullptr).ok());
+  EXPECT_TRUE(servers_->get_prompt("script", "assistant", {}, nullptr).ok());
+  EXPECT_FALSE(servers_->get_prompt("script", "system", {}, nullptr).ok());
+}
+
+TEST_F(Scripted, APromptHasPlainNamesAndALimitOfArguments) {
+  limits_.max_tools = 3;
+  run(R"(    send(id, {"prompts": [{"name": "a\nb"}, {"name": "good", "arguments": [{"name": "x"}] * 10}]})
+)");
+  const auto prompts = servers_->prompts("script", nullptr);
+  ASSERT_TRUE(prompts.ok()) << prompts.error().message;
+  ASSERT_EQ(prompts->size(), 1u);
+  EXPECT_EQ(prompts->front().name, "good");
+  EXPECT_EQ(prompts->front().arguments.size(), 3u);
+}
+
+TEST_F(Scripted, CursorsThatGrowEndAList) {
+  run(R"(    page = len(params["cursor"]) - 5000 if params else 0
+    send(id, {"tools": [tool("t%d" % page)], "nextCursor": "x" * (5001 + page)})
+)");
+  EXPECT_EQ(names(), "t0 ");
+}
+
 TEST_F(Scripted, AResultOfManySmallBlocksHasALimit) {
   limits_.output_bytes = 1000;
   run(R"(    if method == "tools/list": send(id, {"tools": [tool("a")]})
@@ -276,6 +304,102 @@ TEST(StdioServer, ManyCallsAtATimeAreRefusedAndTheOthersAnswered) {
   ::close(in[1]);
   server.join();
   for (const int end : {in[0], out[0], out[1]}) ::close(end);
+}
+
+// A server of one tool, and what a client sends and reads.
+class Served {
+ public:
+  explicit Served(std::function<Result<std::string>(const ServedCall&)> run)
+      : tools_{{"work", "", "", {{"type", "object"}}, true, std::move(run)}} {
+    if (::pipe(in_) != 0 || ::pipe(out_) != 0) std::abort();
+    server_ =
+        std::thread([this] { (void)serve_stdio("s", "1", tools_, in_[0], out_[1], [] { return false; }); });
+  }
+  ~Served() {
+    if (server_.joinable()) leave();
+    for (const int end : {in_[0], out_[0], out_[1]}) ::close(end);
+  }
+  void leave() {
+    ::close(in_[1]);
+    server_.join();
+  }
+  void send(const std::string& message) {
+    EXPECT_EQ(::write(in_[1], (message + "\n").data(), message.size() + 1),
+              static_cast<ssize_t>(message.size() + 1));
+  }
+  std::string read_line() {
+    std::string line;
+    for (char c = 0; ::read(out_[0], &c, 1) == 1 && c != '\n';) line += c;
+    return line;
+  }
+
+ private:
+  const std::vector<ServedTool> tools_;
+  int in_[2], out_[2];
+  std::thread server_;
+};
+
+std::string call_text(int id, const Json& more = Json::object()) {
+  Json params = {{"name", "work"}};
+  params.update(more);
+  return request_text(id, "tools/call", params);
+}
+
+TEST(StdioServer, SpeaksTheVersionThatItsClientSpeaks) {
+  Served served([](const ServedCall&) { return std::string("done"); });
+  for (const char* version : {"2024-11-05", "2025-06-18"}) {
+    served.send(request_text(1, "initialize", {{"protocolVersion", version}}));
+    EXPECT_NE(served.read_line().find(version), std::string::npos);
+  }
+}
+
+TEST(StdioServer, ACancelledCallHasNoAnswerAndAnIdMayBeUsedAgain) {
+  std::atomic<bool> begun = false, waits = true;
+  Served served([&](const ServedCall& call) {
+    begun = true;
+    while (waits && !call.cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return std::string(waits ? "cancelled" : "done");
+  });
+  served.send(call_text(1));
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  served.send(notification_text("notifications/cancelled", {{"requestId", 1}}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  waits = false;
+  for (int i = 0; i < 2; i++) {
+    served.send(call_text(2));
+    const std::string line = served.read_line();
+    EXPECT_NE(line.find("done"), std::string::npos) << line;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+TEST(StdioServer, AClientThatLeavesCancelsItsCalls) {
+  std::atomic<bool> begun = false, cancelled = false;
+  Served served([&](const ServedCall& call) {
+    begun = true;
+    for (int i = 0; i < 1000 && !cancelled; i++) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      cancelled = call.cancelled.load();
+    }
+    return std::string("done");
+  });
+  served.send(call_text(1));
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  served.leave();
+  EXPECT_TRUE(cancelled);
+}
+
+TEST(StdioServer, ProgressIsToldNowAndThen) {
+  Served served([](const ServedCall& call) {
+    for (int i = 0; i < 1000; i++) call.progress(i, "token");
+    return std::string("done");
+  });
+  served.send(call_text(1, {{"_meta", {{"progressToken", "p"}}}}));
+  int told = 0;
+  for (std::string line; (line = served.read_line()).find("\"done\"") == line.npos && told < 2000; told++)
+    EXPECT_NE(line.find("notifications/progress"), line.npos) << line;
+  EXPECT_GE(told, 1);
+  EXPECT_LT(told, 100);
 }
 
 }  // namespace

@@ -98,6 +98,9 @@ TEST(Text, LosesWhatActsOrHides) {
   EXPECT_EQ(one_line("a\nb", 10), "a b");
   EXPECT_EQ(one_line("äääää", 5), "ää...");
   EXPECT_EQ(beginning("äää", 3), "ä");
+  std::string hidden;
+  for (int i = 0; i < 100; i++) hidden += "\u202e";
+  EXPECT_EQ(one_line(hidden + "end", 10), "...") << "more follows what is hidden";
 }
 
 TEST(Message, Forms) {
@@ -121,6 +124,16 @@ TEST(Message, Forms) {
     EXPECT_EQ(kind(wrong), -1) << wrong;
   EXPECT_EQ(request_text(1, "a", nullptr), R"({"jsonrpc":"2.0","id":1,"method":"a"})");
   EXPECT_EQ(error_text("x", -1, "m"), R"({"jsonrpc":"2.0","id":"x","error":{"code":-1,"message":"m"}})");
+}
+
+TEST(Message, ABatchHasALimit) {
+  const auto batch = [](int count) {
+    Json out = Json::array();
+    for (int i = 0; i < count; i++) out.push_back({{"jsonrpc", "2.0"}, {"method", "x"}});
+    return parse_messages(dump_json(out), Limits()).ok();
+  };
+  EXPECT_TRUE(batch(1024));
+  EXPECT_FALSE(batch(1025));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
+#include "output/call_heads.h"
 #include "output/output_parser.h"
 #include "output/tool_schema.h"
 #include "slow.h"
@@ -222,6 +223,25 @@ TEST(CallLimits, WhatFollowsTheLastPossibleCallIsText) {
     EXPECT_EQ(got.calls.size(), static_cast<size_t>(kMaxCalls));
     EXPECT_EQ(got.content, one + "; " + one);
   }
+}
+
+TEST(CallLimits, AnObjectOfSeveralNamesIsNoCallUnderItsName) {
+  const auto calls = [](const std::string& object) {
+    return parse_output("<|tools_prefix|>[" + object + "]<|tools_suffix|>", rules_for(ToolFormat::named_keys))
+        .calls;
+  };
+  EXPECT_EQ(calls(R"({"f": {"text": "x"}})").size(), 1u);
+  EXPECT_EQ(calls(R"({"f": {"text": "x"}, "more": {}})").size(), 0u);
+}
+
+TEST(CallLimits, AnIdBeforeANameEnds) {
+  OutputFormat format;
+  format.tools = ToolFormat::actions;
+  const CallHeads heads(format, any_tools());
+  auto position = heads.begin("<|START_ACTION|>");
+  EXPECT_EQ(heads.read(position, R"({"tool_call_id":")" + std::string(64, '7')), CallHeads::Step::inside);
+  EXPECT_EQ(heads.next(position), "\"");
+  EXPECT_EQ(heads.read(position, "7"), CallHeads::Step::broken);
 }
 
 TEST(CallLimits, AFenceWithoutACallIsText) {

@@ -49,7 +49,8 @@ TEST(Lookup, AnswersBeyondTheQuestionAreRefused) {
   for (const char* text :
        {"[]", "{}", R"({"blocks":4,"points":[]})", R"({"blocks":-1,"points":[]})",
         R"({"blocks":1.5,"points":[]})", R"({"blocks":1,"points":3})", R"({"blocks":1,"points":[[512,1]]})",
-        R"({"blocks":1,"points":[[300]]})", R"({"blocks":1,"points":[[-3,1]]})",
+        R"({"blocks":1,"points":[[300]]})", R"({"blocks":1,"points":[[]]})",
+        R"({"blocks":1,"points":[[300,1,2]]})", R"({"blocks":1,"points":[[-3,1]]})",
         R"({"blocks":1,"points":[[300,4294967296]]})", R"({"blocks":1,"points":["x"]})"})
     EXPECT_FALSE(parse_kept(parsed(text), 3).ok()) << text;
   EXPECT_TRUE(parse_kept(parsed(R"({"blocks":1,"points":[[511,1]]})"), 3).ok());

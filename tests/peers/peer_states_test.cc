@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <numeric>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -167,6 +169,109 @@ TEST_F(Peers, OnlyThePeerThatAPromptNamesIsAsked) {
   EXPECT_FALSE(states_->fetch(wanted));
   EXPECT_EQ(named.requests().size(), 1u);
   EXPECT_EQ(asked(), 0u);
+}
+
+// Asks for the states of this prompt, of which so many tokens are here.
+WantedStates wanted_of(const Prompt& prompt, int length_here = 0, bool any_token = true) {
+  WantedStates wanted;
+  wanted.tokens = prompt.tokens;
+  wanted.keys = prompt.keys;
+  wanted.any_token = any_token;
+  wanted.length_here = length_here;
+  wanted.blocks_here = length_here / kBlockTokens;
+  wanted.until = now_seconds() + 10 * kSlowdown;
+  return wanted;
+}
+
+TEST_F(Peers, WhatIsHereIsNotFetchedAgain) {
+  const Prompt prompt(1000, 3 * kBlockTokens + 50);
+  std::map<std::string, RecordHead> records;
+  for (size_t i = 0; i < 3; i++) records.emplace(name_of(prompt.block(i)), prompt.block(i));
+  start(kept(3), records);
+  EXPECT_FALSE(states_->fetch(wanted_of(prompt, 3 * kBlockTokens))) << "nothing is gained";
+  EXPECT_EQ(asked(), 1u);
+  const auto fetched = states_->fetch(wanted_of(prompt, kBlockTokens));
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->records.size(), 2u);
+  EXPECT_EQ(asked(), 4u);
+  EXPECT_EQ(states_->stats().tokens, uint64_t{2 * kBlockTokens});
+  EXPECT_EQ(states_->stats().lookups, 2u);
+  EXPECT_EQ(states_->stats().fetched, 1u);
+}
+
+TEST_F(Peers, TheLastTokenOfAPromptOfWholeBlocksIsComputed) {
+  const Prompt prompt(1000, 2 * kBlockTokens);
+  start(kept(2), {{name_of(prompt.block(0)), prompt.block(0)}, {name_of(prompt.block(1)), prompt.block(1)}});
+  const auto fetched = states_->fetch(wanted_of(prompt));
+  ASSERT_TRUE(fetched);
+  EXPECT_LT(fetched->length, 2 * kBlockTokens);
+}
+
+TEST_F(Peers, OfSeveralPeersTheOneWithMostIsTaken) {
+  const RawHttpServer little([](const Asked&, const Send& send) { send(kept(0)); });
+  start(kept(2),
+        {{name_of(prompt_.block(0)), prompt_.block(0)}, {name_of(prompt_.block(1)), prompt_.block(1)}});
+  connect({little.url()});
+  const auto fetched = fetch(prompt_);
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->peer, server_->url());
+}
+
+TEST_F(Peers, AnEntryThatIsGoneMeanwhileIsNoFault) {
+  start(kept(2), {{name_of(prompt_.block(0)), prompt_.block(0)}});
+  for (size_t i = 1; i <= 2; i++) {
+    EXPECT_FALSE(fetch(prompt_));
+    EXPECT_EQ(asked(), 3 * i) << "it is asked again at once";
+  }
+  EXPECT_EQ(states_->stats().failed, 0u);
+}
+
+TEST_F(Peers, AClientThatLeavesIsNoFaultOfThePeer) {
+  std::atomic<bool> left = false, over = false;
+  server_ = std::make_unique<RawHttpServer>([&](const Asked&, const Send& send) {
+    if (left.exchange(true)) return void(send(kept(0)));
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  connect();
+  WantedStates wanted = wanted_of(prompt_);
+  wanted.stop = [&] { return left.load(); };
+  EXPECT_FALSE(states_->fetch(wanted));
+  EXPECT_EQ(states_->stats().failed, 0u);
+  EXPECT_FALSE(fetch(prompt_));
+  EXPECT_EQ(asked(), 2u);
+  over = true;
+  server_.reset();
+}
+
+TEST_F(Peers, APeerThatDoesNotAnswerTakesHalfOfTheTime) {
+  std::atomic<bool> over = false;
+  server_ = std::make_unique<RawHttpServer>([&](const Asked&, const Send&) {
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  connect();
+  WantedStates wanted = wanted_of(prompt_);
+  wanted.until = now_seconds() + 2 * kSlowdown;
+  EXPECT_FALSE(states_->fetch(wanted));
+  EXPECT_LT(now_seconds(), wanted.until - 0.2 * kSlowdown);
+  over = true;
+  server_.reset();
+}
+
+TEST_F(Peers, APeerGetsTheKey) {
+  start(kept(0));
+  states_ = std::make_unique<PeerStates>(PeerOptions{.urls = {server_->url()}, .api_key = "secret"}, kModel,
+                                         1u << 20);
+  EXPECT_FALSE(fetch(prompt_));
+  ASSERT_EQ(asked(), 1u);
+  EXPECT_EQ(server_->requests()[0].field("Authorization"), "Bearer secret");
+}
+
+TEST_F(Peers, APromiseOfAPetabyteIsNotBelieved) {
+  server_ = std::make_unique<RawHttpServer>([&](const Asked&, const Send& send) {
+    send("HTTP/1.1 200 OK\r\nContent-Length: 900000000000000\r\n\r\n{}");
+  });
+  connect();
+  EXPECT_FALSE(fetch(prompt_));
 }
 
 }  // namespace

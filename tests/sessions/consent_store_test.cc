@@ -163,5 +163,11 @@ TEST_F(ConsentStoreTest, ADamagedFileIsAnError) {
   EXPECT_FALSE(ConsentStore::open(path_).ok());
 }
 
+TEST_F(ConsentStoreTest, AFileOfAnotherVersionIsLeftAlone) {
+  open();
+  SQLite::Database(path_, SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 2");
+  EXPECT_FALSE(ConsentStore::open(path_).ok());
+}
+
 }  // namespace
 }  // namespace anabranch

@@ -190,5 +190,85 @@ TEST_F(SessionLimits, WhatIsAcknowledgedSurvivesALossOfPower) {
     EXPECT_EQ(pragma(opened[static_cast<size_t>(reader)], "query_only"), "1");
 }
 
+TEST_F(SessionLimits, ACopyKeepsItsTimesAndClaimsNoResponse) {
+  const Session first =
+      make("ann", {user_says("x"), {{{"role", "assistant"}, {"content", "y"}}, {{"response_id", "resp_1"}}}});
+  sql("UPDATE messages SET created_at = 1000");
+  const auto copy = store_->branch("ann", first.id, first.head, "copy");
+  ASSERT_TRUE(copy.ok()) << copy.error().message;
+  const auto messages = *store_->path("ann", copy->id);
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0].created_at, 1000);
+  EXPECT_FALSE(messages[1].about.contains("response_id"));
+}
+
+TEST_F(SessionLimits, AnErasedResponseIsGoneFromTheFile) {
+  const Session session = make("ann", {user_says("x")});
+  for (const char* word : {"xylophonist", "trombonist"})
+    ASSERT_TRUE(store_->put_response({word, session.id, session.head, {{"x", word}}, Json::array()}).ok());
+  ASSERT_TRUE(is_on_disk("xylophonist"));
+  ASSERT_TRUE(store_->erase_response("ann", "xylophonist").ok());
+  ASSERT_TRUE(store_->upkeep().ok());
+  EXPECT_FALSE(is_on_disk("xylophonist"));
+  EXPECT_TRUE(is_on_disk("trombonist"));
+}
+
+TEST_F(SessionLimits, ChangesThatLeaveTheSizeLeaveTheCount) {
+  const Session session = make("ann", {user_says("x")});
+  const auto change = [&](const char* word) {
+    return store_->change("ann", session.id, {.settings = Json{{"word", word}}})->bytes;
+  };
+  const int64_t bytes = change("aaaa");
+  for (const char* word : {"bbbb", "cccc", "dddd"}) EXPECT_EQ(change(word), bytes);
+  EXPECT_EQ(change("ddddd"), bytes + 1);
+}
+
+TEST_F(SessionLimits, OnlyATitleListsASession) {
+  const Session hidden = make("ann", {user_says("x")}, false);
+  ASSERT_TRUE(store_->change("ann", hidden.id, {.settings = Json{{"a", 1}}}).ok());
+  EXPECT_EQ(store_->list({.owner = "ann"})->sessions.size(), 0u);
+  ASSERT_TRUE(store_->change("ann", hidden.id, {.title = "mine"}).ok());
+  EXPECT_EQ(store_->list({.owner = "ann"})->sessions.size(), 1u);
+}
+
+TEST_F(SessionLimits, LongTextsAreCutBetweenCharacters) {
+  std::string accents;
+  for (int i = 0; i < 200'000; i++) accents += "é";
+  const std::string text = "x" + accents;
+  const Session session = make("ann", {user_says(text)});
+  EXPECT_EQ(store_->path("ann", session.id)->at(0).message["content"], text);
+  EXPECT_EQ(session.title, "x" + accents.substr(0, 58) + "…");
+  EXPECT_EQ(make("ann", {user_says("An " + accents)}).title, "An " + accents.substr(0, 56) + "…")
+      << "an early space is no place to end";
+}
+
+TEST_F(SessionLimits, AFileOfANewerVersionIsLeftAlone) {
+  make("ann");
+  store_.reset();
+  sql("PRAGMA user_version = 2");
+  const auto opened = SessionStore::open(directory_, {});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().kind, ErrorKind::unsupported) << opened.error().message;
+}
+
+TEST_F(SessionLimits, ASearchOfTitlesSaysThatThereAreMore) {
+  for (const char* title : {"Vienna", "Vienna again"})
+    ASSERT_TRUE(store_->change("ann", make("ann").id, {.title = title}).ok());
+  const auto found = [&](int limit) {
+    return *store_->list({.owner = "ann", .limit = limit, .text = "vienna"});
+  };
+  EXPECT_TRUE(found(1).more);
+  EXPECT_EQ(found(1).sessions.size(), 1u);
+  EXPECT_FALSE(found(2).more);
+}
+
+TEST_F(SessionLimits, ASessionBeginsWithNoMoreMessagesThanItHolds) {
+  NewSession session;
+  session.messages.assign(static_cast<size_t>(SessionStore::kMaxMessages) + 1, user_says("x"));
+  const auto made = store_->create(session);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().kind, ErrorKind::invalid);
+}
+
 }  // namespace
 }  // namespace anabranch

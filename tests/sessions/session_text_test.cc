@@ -79,6 +79,27 @@ TEST(SessionText, OddLinesAreRefusedByNumber) {
   EXPECT_FALSE(from_json_lines("").ok());
 }
 
+// The server would fetch the address, and cut the text at the place.
+TEST(SessionText, PicturesOfAnImportedMessageAreInItAndWithinItsText) {
+  const auto read = [](const char* at, const char* url) {
+    return from_json_lines(
+               fmt::format(R"({{"role":"user","content":"abc","images":[{{"at":{},"url":"{}"}}]}})", at, url))
+        .ok();
+  };
+  EXPECT_TRUE(read("3", "data:image/png;base64,AA=="));
+  for (const char* at : {"4", "-1", "1.5", "null"})
+    EXPECT_FALSE(read(at, "data:image/png;base64,AA==")) << at;
+  for (const char* url : {"http://10.0.0.1/a.png", "file:///etc/passwd", "data:text/html,x", ""})
+    EXPECT_FALSE(read("0", url)) << url;
+}
+
+TEST(SessionText, ATextHasALimitOfSessions) {
+  std::string text;
+  for (int i = 0; i < 10'000; i++) text += "{\"session\":{}}\n";
+  EXPECT_TRUE(from_json_lines(text).ok());
+  EXPECT_FALSE(from_json_lines(text + "{\"session\":{}}\n").ok());
+}
+
 TEST(SessionText, MarkdownIsForPeople) {
   EXPECT_EQ(to_markdown(session(), messages()),
             "# Rivers\n\n2027-01-15 08:00, m\n\n## User\n\nWhich?\nSay ```why```.\n\n## "
