@@ -17,6 +17,7 @@
 #endif
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/auxv.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
@@ -256,6 +257,9 @@ CpuInfo read_cpu_info() {
   read_instructions(info);
 #elif defined(__aarch64__)
   info.neon = true;
+#if defined(__linux__)
+  info.neon_dotprod = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#endif
 #endif
   return info;
 }

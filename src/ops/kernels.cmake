@@ -38,6 +38,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endforeach()
 endif()
 _anabranch_kernel_flags(target_neon.cc)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # zig has its own meaning for -march; clang's compiler itself takes a feature.
+  _anabranch_kernel_flags(target_neon_dotprod.cc $<IF:$<CXX_COMPILER_ID:GNU>,-march=armv8.2-a+dotprod,SHELL:-Xclang -target-feature -Xclang +dotprod>)
+endif()
 _anabranch_kernel_flags(target_portable.cc)
 
 # MLX's ops, and Metal's kernels as text for MLX to compile (ops/metal/kernel.h). A build without MLX has one file
