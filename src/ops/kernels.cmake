@@ -39,8 +39,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 _anabranch_kernel_flags(target_neon.cc)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  # zig has its own meaning for -march; clang's compiler itself takes a feature.
-  _anabranch_kernel_flags(target_neon_dotprod.cc $<IF:$<CXX_COMPILER_ID:GNU>,-march=armv8.2-a+dotprod,SHELL:-Xclang -target-feature -Xclang +dotprod>)
+  set(_dotprod -march=armv8.2-a+dotprod)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(_dotprod -Xclang -target-feature -Xclang +dotprod)  # zig has a meaning of its own for -march
+  endif()
+  _anabranch_kernel_flags(target_neon_dotprod.cc ${_dotprod})
 endif()
 _anabranch_kernel_flags(target_portable.cc)
 
