@@ -10,7 +10,8 @@ if(Python3_FOUND)
   add_custom_command(
     OUTPUT ${generated}/anabranch.1.gz
     COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/make_shell_files.py $<TARGET_FILE:anabranch> ${generated}
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/make_shell_files.py ${generated}
+            ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:anabranch>
     DEPENDS anabranch ${CMAKE_SOURCE_DIR}/tools/make_shell_files.py
     VERBATIM)
   add_custom_target(shell_files DEPENDS ${generated}/anabranch.1.gz)

@@ -41,7 +41,7 @@ def page(program):
 
 
 def main():
-    text = page(os.path.abspath(sys.argv[1]))
+    text = page([os.path.abspath(sys.argv[1])])
     if "--check" in sys.argv:
         with open(PAGE) as file:
             return file.read() != text

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The manual page and the shells' completions, made from the program's own help: make_shell_files.py PROGRAM FOLDER
+"""The manual page and the shells' completions, made from the program's own help: make_shell_files.py FOLDER PROGRAM...
 
-Writes FOLDER/anabranch.1.gz, anabranch (bash), _anabranch (zsh), anabranch.fish and changelog.gz."""
+PROGRAM is several words for an emulator and its program. Writes FOLDER/anabranch.1.gz, anabranch (bash), _anabranch (zsh),
+anabranch.fish and changelog.gz."""
 
 import gzip
 import os
@@ -14,7 +15,7 @@ SEE_ALSO = "The documentation is at /usr/share/doc/anabranch/README.md and in th
 
 
 def ask(program, *words):
-    return subprocess.run([program, *words], capture_output=True, text=True, check=True,
+    return subprocess.run([*program, *words], capture_output=True, text=True, check=True,
                           env=os.environ | {"COLUMNS": "100"}).stdout
 
 
@@ -84,7 +85,7 @@ def write_gz(path, text):
 
 
 def main():
-    program, folder = sys.argv[1:3]
+    folder, *program = sys.argv[1:]
     write_gz(os.path.join(folder, "anabranch.1.gz"), manual(program))
     with open(os.path.join(ROOT, "CHANGELOG.md")) as file:
         write_gz(os.path.join(folder, "changelog.gz"), file.read())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What was installed in a folder, as an archive with install.sh: make_tarball.py STAGE LICENSES FOLDER
 
-STAGE is the prefix of `cmake --install`. Writes FOLDER/anabranch-VERSION-linux-x86_64.tar.gz and the same with .sha256, and prints both."""
+STAGE is the prefix of `cmake --install`. Writes FOLDER/anabranch-VERSION-linux-ARCH.tar.gz and the same with .sha256, and prints both."""
 
 import gzip
 import hashlib
@@ -31,14 +31,17 @@ def moved(name):
     return name
 
 
+def program_of(stage):
+    return os.path.join(stage, "bin", "anabranch")
+
+
 def contents(stage, licenses):
     """{name: bytes} of the archive."""
-    program = os.path.join(stage, "bin", "anabranch")
-    glibc = make_wheel.platform_of(program).split("_")[2]
+    glibc, machine = make_wheel.platform_of(program_of(stage))
     files = {moved(name): data for name, data in files_below(stage).items()}
     files |= files_below(licenses, "share/doc/anabranch/licenses/")
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items()))
-    return files | {"SHA256SUMS": sums.encode(), "install.sh": make_wheel.read(INSTALLER).replace(b"@GLIBC@", b"2." + glibc.encode())}
+    return files | {"SHA256SUMS": sums.encode(), "install.sh": make_wheel.read(INSTALLER).replace(b"@GLIBC@", glibc.encode()).replace(b"@MACHINE@", machine.encode())}
 
 
 def write(path, top, files):
@@ -51,7 +54,8 @@ def write(path, top, files):
 
 
 def make(stage, licenses, folder):
-    name = f"anabranch-{make_wheel.version_of(os.path.join(make_wheel.PYTHON, 'anabranch'))}-linux-x86_64"
+    version = make_wheel.version_of(os.path.join(make_wheel.PYTHON, "anabranch"))
+    name = f"anabranch-{version}-linux-{make_wheel.platform_of(program_of(stage))[1]}"
     path = os.path.join(folder, name + ".tar.gz")
     os.makedirs(folder, exist_ok=True)
     write(path, name, contents(stage, licenses))

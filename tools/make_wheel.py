@@ -15,7 +15,9 @@ import tomllib
 import zipfile
 
 PYTHON = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python")
-C_LIBRARY = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2"}
+MACHINES = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}  # as readelf calls them
+C_LIBRARY = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
+             "ld-linux-aarch64.so.1"}
 TIME = (2026, 1, 1, 0, 0, 0)  # of every file: the same input gives the same wheel
 
 
@@ -25,15 +27,21 @@ def read(path):
 
 
 def platform_of(program):
-    """Such as manylinux_2_28_x86_64, by what the program asks of the dynamic linker."""
-    shown = subprocess.run(["readelf", "-dVW", program], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    """The oldest GNU C library and the processor, such as ("2.28", "x86_64"), by what the program asks of the dynamic linker."""
+    shown = subprocess.run(["readelf", "-hdVW", program], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
     if shown.returncode:
         sys.exit(f"{program} is no program for Linux: {shown.stderr.strip()}")
     others = sorted(set(re.findall(r"\(NEEDED\).*\[(.*)\]", shown.stdout)) - C_LIBRARY)
     if others:
         sys.exit(f"{program} needs {', '.join(others)}: a wheel may need the C library only (script/package wheel builds such a program)")
     newest = max(int(minor) for minor in re.findall(r"\bGLIBC_2\.(\d+)", shown.stdout))
-    return f"manylinux_2_{newest}_x86_64"
+    machine = re.search(r"Machine: +(.+)", shown.stdout)[1]
+    return f"2.{newest}", MACHINES.get(machine) or sys.exit(f"{program} is for another processor: {machine}")
+
+
+def wheel_tag(program):
+    glibc, machine = platform_of(program)
+    return f"py3-none-manylinux_{glibc.replace('.', '_')}_{machine}"
 
 
 def version_of(package):
@@ -55,7 +63,7 @@ def contents(program, licenses):
         settings = tomllib.load(file)
     project = settings["project"]
     name, version = project["name"], version_of(os.path.join(PYTHON, project["name"]))
-    info, tag = f"{name}-{version}.dist-info", f"py3-none-{platform_of(program)}"
+    info, tag = f"{name}-{version}.dist-info", wheel_tag(program)
     texts = sorted(os.path.relpath(os.path.join(folder, file), licenses) for folder, _, files in os.walk(licenses) for file in files)
     if not texts:
         sys.exit(f"{licenses} has no licences")

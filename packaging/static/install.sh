@@ -19,7 +19,7 @@ command -v sha256sum >/dev/null || fail "sha256sum is missing: install coreutils
 sha256sum -c SHA256SUMS >/dev/null 2>&1 ||
   fail "files differ from SHA256SUMS: $(sha256sum -c SHA256SUMS 2>/dev/null | sed -n 's/: FAILED.*//p' | tr '\n' ' ')- fetch the archive again"
 version=$(bin/anabranch --version 2>&1) || fail "the program does not run here: $version
-It needs Linux on x86-64 with glibc @GLIBC@ or newer. Other systems build it from the source."
+It needs Linux on @MACHINE@ with glibc @GLIBC@ or newer. Other systems build it from the source."
 
 # The unit names the program where it lies: quoted for systemd, which replaces what follows %.
 program=$(printf '%s\n' "$prefix/bin/anabranch" | sed 's/["\\]/\\&/g; s/%/%%/g')

@@ -17,6 +17,7 @@
 #endif
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/auxv.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
@@ -239,11 +240,12 @@ void read_instructions(CpuInfo& info) {
   asm volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
   const auto has = [](unsigned word, unsigned bits) { return (word & bits) == bits; };
+  constexpr unsigned kAmxTileAndInt8 = 3u << 24;  // clang's cpuid.h has other names than GCC's
   info.avx2 = fma && has(saved, 0x06) && has(b, bit_AVX2);
   info.avx512 =
       info.avx2 && has(saved, 0xe6) && has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
   info.avx512_vnni = info.avx512 && has(c, bit_AVX512VNNI);
-  info.amx_int8 = info.avx512_vnni && has(saved, 0x60000) && has(d, bit_AMX_TILE | bit_AMX_INT8);
+  info.amx_int8 = info.avx512_vnni && has(saved, 0x60000) && has(d, kAmxTileAndInt8);
 }
 #endif
 
@@ -256,6 +258,9 @@ CpuInfo read_cpu_info() {
   read_instructions(info);
 #elif defined(__aarch64__)
   info.neon = true;
+#if defined(__linux__)
+  info.neon_dotprod = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#endif
 #endif
   return info;
 }

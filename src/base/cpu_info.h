@@ -16,6 +16,7 @@ struct CpuInfo {
   bool amx_int8 = false;  // AMX tiles of int8, besides avx512_vnni; Linux must be asked for them first
   bool intel = false;     // the processor is Intel's
   bool neon = false;
+  bool neon_dotprod = false;  // the dot product of Armv8.2, besides neon
 
   // Resources that this process may use. A core counts once however many hardware threads it has, if the
   // system reports that (few virtual machines do). Without different types of cores, all are performance

@@ -137,6 +137,7 @@ Json machine_report(Device& device) {
   if (cpu.avx512_vnni) isa.push_back("avx512-vnni");
   if (cpu.amx_int8) isa.push_back("amx-int8");
   if (cpu.neon) isa.push_back("neon");
+  if (cpu.neon_dotprod) isa.push_back("neon-dotprod");
   return {
       {"version", ANABRANCH_VERSION},
       {"processor", cpu.model},

@@ -38,6 +38,13 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endforeach()
 endif()
 _anabranch_kernel_flags(target_neon.cc)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(_dotprod -march=armv8.2-a+dotprod)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(_dotprod -Xclang -target-feature -Xclang +dotprod)  # zig has a meaning of its own for -march
+  endif()
+  _anabranch_kernel_flags(target_neon_dotprod.cc ${_dotprod})
+endif()
 _anabranch_kernel_flags(target_portable.cc)
 
 # MLX's ops, and Metal's kernels as text for MLX to compile (ops/metal/kernel.h). A build without MLX has one file

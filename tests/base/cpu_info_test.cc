@@ -247,6 +247,7 @@ TEST(CpuInfo, WiderSetsImplyNarrowerOnes) {
   EXPECT_TRUE(info.avx512_vnni || !info.amx_int8);
   EXPECT_TRUE(info.avx2 || !info.avx512);
   EXPECT_FALSE(info.neon && info.avx2);
+  EXPECT_TRUE(info.neon || !info.neon_dotprod);
 }
 
 #if defined(__linux__) && defined(__x86_64__)

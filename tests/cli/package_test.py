@@ -50,7 +50,7 @@ def test_other_shells_have_completions():
 
 def test_the_manual_page_is_complete():
     with tempfile.TemporaryDirectory() as folder:
-        run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), paths.PROGRAM, folder)
+        run(sys.executable, os.path.join(ROOT, "tools/make_shell_files.py"), folder, paths.PROGRAM)
         with gzip.open(folder + "/anabranch.1.gz", "rt") as file:
             page = file.read()
         assert '.SS "serve"' in page and "\\fB\\-\\-cache\\-ram SIZE\\fR" in page and ".SH FILES" in page

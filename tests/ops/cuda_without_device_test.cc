@@ -165,13 +165,22 @@ void expect_compiles(const std::vector<cuda::Variant>& variants, const char* arc
   }
 }
 
+TEST(CudaWithoutDevice, TellsWhichCompilerPipInstallsForTheDriver) {
+  EXPECT_NE(cuda::no_compiler(12).find("`pip install nvidia-cuda-nvrtc-cu12` in the environment"),
+            std::string::npos);
+  EXPECT_NE(cuda::no_compiler(13).find("`pip install nvidia-cuda-nvrtc` in the environment"),
+            std::string::npos);
+}
+
 TEST(CudaWithoutDevice, EveryKernelCompiles) {
   // What is compiled is kept for the next run only where somebody says so.
   const anabranch::testing::TempDir folder;
   const char* kept = std::getenv("XDG_CACHE_HOME");
   const anabranch::testing::Variable cache("XDG_CACHE_HOME", kept ? kept : folder.path().c_str());
   if (const auto reason = cuda::compiler_unsupported(90, 1000); !reason.empty()) GTEST_SKIP() << reason;
-  EXPECT_NE(cuda::compiler_unsupported(90, 11).find("driver is for CUDA 11"), std::string::npos);
+  const std::string too_new = cuda::compiler_unsupported(90, 11);
+  EXPECT_NE(too_new.find("driver is for CUDA 11"), std::string::npos);
+  EXPECT_NE(too_new.find("nvidia-cuda-nvrtc-cu12`"), std::string::npos);
   EXPECT_NE(cuda::compiler_unsupported(30, 1000).find("compute capability 3.0"), std::string::npos);
   using cuda::Source;
   using Format = cuda::RecordFormat;

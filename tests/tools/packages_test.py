@@ -90,8 +90,23 @@ def test_the_tag_is_the_newest_symbol_that_is_needed(tmp_path):
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
     compile_program(old)
     compile_program(new, source="#define _GNU_SOURCE\n#include <unistd.h>\nint main() { return gettid() < 0; }\n")  # of glibc 2.30
-    numbers = [int(make_wheel.platform_of(path).split("_")[2]) for path in (old, new)]
+    numbers = [int(make_wheel.platform_of(path)[0].split(".")[1]) for path in (old, new)]
     assert max(numbers[0], 30) == numbers[1], numbers
+
+
+@pytest.mark.parametrize("number, machine", [(62, "x86_64"), (183, "aarch64"), (8, None)])
+def test_the_processor_is_the_programs(stage, tmp_path, number, machine):
+    """The header's number of another processor in a program of this one: e_machine (183 is 64-bit Arm, 8 MIPS)."""
+    program = tmp_path / "program"
+    shutil.copy(os.path.join(stage[0], "bin", "anabranch"), program)
+    with open(program, "r+b") as file:
+        file.seek(18)
+        file.write(number.to_bytes(2, "little"))
+    if machine:
+        assert make_wheel.wheel_tag(str(program)).endswith("_" + machine)
+    else:
+        with pytest.raises(SystemExit, match="for another processor: MIPS"):
+            make_wheel.wheel_tag(str(program))
 
 
 def test_a_program_that_needs_other_libraries_makes_no_wheel(stage, tmp_path):
@@ -182,7 +197,7 @@ def test_a_program_that_does_not_start_is_not_installed(stage, tmp_path):
     compile_program(str(tmp_path / "stage" / "bin" / "anabranch"), source="int main() { return 1; }\n")
     folder = unpack((str(tmp_path / "stage"), stage[1]), tmp_path)
     done = install(folder, str(tmp_path / "to"))
-    assert done.returncode == 1 and re.search(r"does not run here.*\nIt needs Linux on x86-64 with glibc 2\.\d+ or newer", done.stderr), done
+    assert done.returncode == 1 and re.search(r"does not run here.*\nIt needs Linux on x86_64 with glibc 2\.\d+ or newer", done.stderr), done
     assert not (tmp_path / "to").exists()
 
 

@@ -52,6 +52,7 @@ std::vector<const CpuKernels*> runnable() {
   offer(cpu.avx512_vnni, vnni_kernels(cpu));
   offer(cpu.avx512, kernels_avx512());
   offer(cpu.avx2, kernels_avx2());
+  offer(cpu.neon_dotprod, kernels_neon_dotprod());
   offer(cpu.neon, kernels_neon());
   offer(true, kernels_portable());
   return found;

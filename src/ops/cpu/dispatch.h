@@ -13,7 +13,7 @@ namespace anabranch::ops::cpu {
 CpuKernels with_matrix_units(CpuKernels kernels, const MatrixKernels& matrix);
 
 // The targets that this build has and this machine can run, best first: "avx512-amx", "avx512-vnni",
-// "avx512", "avx2", "neon", "portable".
+// "avx512", "avx2", "neon-dotprod", "neon", "portable".
 std::vector<std::string> runnable_targets();
 // name: one of these, or empty for the best one. Null if it is none of them.
 const CpuKernels* find_target(const std::string& name);

@@ -260,6 +260,7 @@ const MatrixKernels* kernels_avx512_amx();
 const CpuKernels* kernels_avx512_vnni();
 const CpuKernels* kernels_avx512();
 const CpuKernels* kernels_avx2();
+const CpuKernels* kernels_neon_dotprod();
 const CpuKernels* kernels_neon();
 const CpuKernels* kernels_portable();
 

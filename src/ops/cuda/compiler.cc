@@ -41,6 +41,7 @@ struct Nvrtc {
   int (*NumSupportedArchs)(int*) = nullptr;
   int (*SupportedArchs)(int*) = nullptr;
   std::string unsupported;  // reason why it cannot be used, or empty
+  bool missing = false;     // the reason: the loader finds no library, and nobody named one
   int major = 0, minor = 0;
 
   Nvrtc() {
@@ -57,10 +58,8 @@ struct Nvrtc {
       return;
     }
     if (!library) {
-      unsupported =
-          "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install it with the CUDA toolkit, "
-          "or with "
-          "`pip install nvidia-cuda-nvrtc`, and name the library in ANABRANCH_NVRTC";
+      unsupported = "CUDA's run-time compiler was not found";
+      missing = true;
       return;
     }
     const auto find = [&](auto& f, const char* name) {
@@ -244,16 +243,30 @@ Module* load(Context& context, const Variant& variant) {
   return context.load_module(made->code.data(), name);
 }
 
+// NVRTC in the package index, for drivers of this CUDA version.
+const char* wheel_of(int driver) {
+  return driver < 13 ? "nvidia-cuda-nvrtc-cu12" : "nvidia-cuda-nvrtc";
+}
+
 }  // namespace
+
+std::string no_compiler(int driver) {
+  return fmt::format(
+      "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install the CUDA toolkit, or run `pip "
+      "install {}` in the environment of anabranch's Python package, which finds it there; without the "
+      "package, name the library in ANABRANCH_NVRTC",
+      wheel_of(driver));
+}
 
 std::string compiler_unsupported(int capability, int driver) {
   const Nvrtc& n = nvrtc();
+  if (n.missing) return no_compiler(driver);
   if (!n.unsupported.empty()) return n.unsupported;
   if (n.major > driver)
     return fmt::format(
         "the NVIDIA driver is for CUDA {}, and the run-time compiler that was found for CUDA {}: update the "
-        "driver, or name an older libnvrtc in ANABRANCH_NVRTC",
-        driver, n.major);
+        "driver, or run `pip install {}` and name its library in ANABRANCH_NVRTC",
+        driver, n.major, wheel_of(driver));
   int count = 0;
   n.NumSupportedArchs(&count);
   std::vector<int> known(static_cast<size_t>(count));

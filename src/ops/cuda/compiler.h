@@ -21,6 +21,8 @@ namespace anabranch::ops::cuda {
 // Says why nothing can be compiled for a device of this compute capability (90: 9.0) and a driver for this
 // CUDA version (12, 13); empty: it can.
 std::string compiler_unsupported(int capability, int driver);
+// Its reason where NVRTC is not found.
+std::string no_compiler(int driver);
 
 enum class Source {
   gemv,
