@@ -273,7 +273,7 @@ TEST(Grammar, ASlowAnswerFails) {
   const ThinkTokens none;
   const ThinkControl control(none, {});
   AnswerGrammar answer(*compiled, none, control);
-  const double start = now_seconds();
+  const double start = thread_seconds();
   std::vector<float> logits(tokens.size() + 1);
   std::string error;
   for (int i = 0; i < 200 && error.empty(); i++) try {
@@ -283,7 +283,7 @@ TEST(Grammar, ASlowAnswerFails) {
       error = e.what();
     }
   EXPECT_NE(error.find("too long"), std::string::npos) << error;
-  EXPECT_LT(now_seconds() - start, 10 * kSlowdown);
+  EXPECT_LT(thread_seconds() - start, 10 * kSlowdown);
   EXPECT_GT(answer.masked(), 1);
 }
 

@@ -10,10 +10,12 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "slow.h"
+#include "temp_dir.h"
 #include "variable.h"
 
 namespace anabranch::mcp {
@@ -158,6 +160,72 @@ TEST(Servers, NoProcessIsLeft) {
     EXPECT_LT(now_seconds() - began, kWaitSeconds);
     EXPECT_NE(::kill(pid, 0), 0) << mode;  // not even a zombie
   }
+}
+
+// A server as a script of the shell, in a folder of its own.
+class ShellServer {
+ public:
+  // behind: what it does when its input has ended.
+  explicit ShellServer(const std::string& behind) {
+    folder_.write("server", R"(#!/bin/sh
+trap 'echo terminated >> log; exit' TERM
+while read -r line; do
+  id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case $line in
+  *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}' ;;
+  *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[]}}' ;;
+  esac
+done
+echo closed >> log
+)" + behind);
+    std::filesystem::permissions(folder_.file("server"), std::filesystem::perms::owner_all);
+  }
+  ServerConfig config() const {
+    ServerConfig config;
+    config.name = "fake";
+    config.command = "./server";
+    config.cwd = folder_.path();
+    return config;
+  }
+  std::string log() const {
+    std::ostringstream text;
+    text << std::ifstream(folder_.file("log")).rdbuf();
+    return text.str();
+  }
+
+ private:
+  const anabranch::testing::TempDir folder_;
+};
+
+// Its command may be relative to its folder.
+TEST(Servers, AProcessMayEndItself) {
+  Limits limits = quick();
+  limits.close_seconds = 2 * kSlowdown;
+  const auto ended = [&](const std::string& behind) {
+    const ShellServer server(behind);
+    const double began = now_seconds();
+    {
+      Servers servers({server.config()}, limits);
+      const auto tools = servers.tools("fake", nullptr);
+      EXPECT_TRUE(tools.ok()) << (tools.ok() ? "" : tools.error().message);
+    }
+    EXPECT_LT(now_seconds() - began, kWaitSeconds);
+    return server.log();
+  };
+  EXPECT_EQ(ended("sleep 0.1; echo done >> log\n"), "closed\ndone\n");
+  EXPECT_EQ(ended("sleep 1000 & wait\n"), "closed\nterminated\n");
+}
+
+TEST(Servers, LastWordsBehindALineWithoutAnEnd) {
+  ServerConfig config = fake("");
+  config.command = "sh";
+  config.args = {
+      "-c",
+      "head -c 200000 /dev/zero | tr '\\0' x >&2; echo >&2; sleep 1; echo 'no more cheese' >&2; exit 3"};
+  Servers servers({config}, quick());
+  const auto tools = servers.tools("fake", nullptr);
+  ASSERT_FALSE(tools.ok());
+  EXPECT_TRUE(has(tools.error().message, "no more cheese")) << tools.error().message;
 }
 
 TEST(Servers, HostileServersEndInAMessage) {
