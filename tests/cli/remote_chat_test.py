@@ -121,6 +121,21 @@ def test_what_is_sent():
         assert headers["Content-Type"] == "application/json" and "Authorization" not in headers
 
 
+def test_bounds_are_sent():
+    with other_server(pieces=[event({"content": "fine"}, finish_reason="stop"), b"data: [DONE]\n\n"]) as (server, url):
+        chat("one\n/set max_tokens default\n/set min_tokens 0\ntwo\n", "--url", url + "/", "--min-tokens", "3", "-n", "7")
+        first, second = (body for _, _, body in server.requests)
+        assert (first["min_tokens"], first["max_tokens"]) == (3, 7), first
+        assert not {"min_tokens", "max_tokens"} & set(second), second
+
+
+def test_texts_of_several_lines_are_sent():
+    with other_server(pieces=[event({"content": "fine"}, finish_reason="stop"), b"data: [DONE]\n\n"]) as (server, url):
+        chat('"""/one\r\ntwo\r\n"""\r\nthree\\\r\nfour\\\\\r\n"""five"""\r\n', "--url", url)
+        said = [m["content"] for m in server.requests[-1][2]["messages"] if m["role"] == "user"]
+        assert said == [" /one\ntwo", "three\nfour\\\\", "five"], said
+
+
 def test_images_are_sent():
     with tempfile.TemporaryDirectory() as folder, \
             other_server(pieces=[event({"content": "fine"}, finish_reason="stop"), b"data: [DONE]\n\n"]) as (server, url):

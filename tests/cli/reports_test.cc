@@ -6,8 +6,10 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/mapped_file.h"
 #include "checkpoint/safetensors_writer.h"
+#include "cli/text.h"
 #include "ops/cpu/device.h"
 #include "temp_dir.h"
 
@@ -42,6 +44,20 @@ TEST(ModelReport, LayersForPrediction) {
     EXPECT_EQ(report["parameters"], inside["parameters"].get<int>() - 2) << name;
   }
   EXPECT_EQ(inside["mtp_tensors"], 0);
+}
+
+TEST(Texts, OfCountsAndTimes) {
+  EXPECT_EQ(count_text(0, "file"), "0 files");
+  EXPECT_EQ(count_text(1, "file"), "1 file");
+  EXPECT_EQ(count_text(2, "file"), "2 files");
+  const auto ago = [](double seconds) {
+    return age_text(unix_nanoseconds() - static_cast<int64_t>(seconds * 1e9));
+  };
+  EXPECT_EQ(ago(-100), "0 s ago");
+  EXPECT_EQ(ago(90), "1 min ago");
+  EXPECT_EQ(ago(3605), "1 h ago");
+  EXPECT_EQ(ago(47.5 * 3600), "47 h ago");
+  EXPECT_EQ(ago(49 * 3600), "2 days ago");
 }
 
 }  // namespace

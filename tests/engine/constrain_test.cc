@@ -111,6 +111,36 @@ TEST_F(Constrain, ACallEndsAThoughtWhereOneMayCome) {
   EXPECT_TRUE(sequence_->thinking->thinking());
 }
 
+// Whatever the order of their ids.
+TEST_F(Constrain, EveryOpenerOfCallsEndsAThought) {
+  constexpr int kFunction = kToolCall, kLater = kToolCallEnd;
+  const LoadFunction load = scripted_model({[](const Tokens&) { return 0; }});
+  EngineModel model;
+  const auto loaded = model.load({}, [&](std::shared_ptr<Device> device) -> Result<LoadedModel> {
+    TRY(LoadedModel made, load(std::move(device)));
+    Json tokenizer = parse_json(scripted_tokenizer()).value();
+    for (Json& token : tokenizer["added_tokens"]) {
+      if (token["id"] == kFunction) token["content"] = "<function=";
+      if (token["id"] == kLater) token["content"] = "<tool_call>";
+    }
+    const TempDir folder;
+    folder.write("tokenizer.json", tokenizer.dump());
+    TRY(made.tokenizer, Tokenizer::from_file(folder.file("tokenizer.json")));
+    return made;
+  });
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  for (const int opener : {kFunction, kLater}) {
+    Request request = request_of(30, 400);
+    request.ignore_eos = false;
+    request.output.thinking_open = true;
+    request.thinking.calls = CallPolicy::offered;
+    Sequence sequence(1, std::move(request), [](const Event&) {});
+    model.constrain(sequence);
+    sequence.constraints.accept(sequence.constraints.decide(1));
+    EXPECT_NE(sequence.constraints.decide(opener), opener) << "first the thought is closed";
+  }
+}
+
 TEST_F(Constrain, AFenceInAThoughtBeginsTheAnswerInALineOfItsOwn) {
   begin([](Request& request) {
     request.output.thinking_open = true;

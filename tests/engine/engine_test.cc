@@ -66,6 +66,22 @@ TEST_F(EngineTest, EveryRequestEndsExactlyOnce) {
   EXPECT_EQ(stats.running + stats.queued, 0);
 }
 
+TEST_F(EngineTest, TheStatisticsSayWhoRunsAndWhoWaits) {
+  const auto engine = make(512, 0, 64, 1);
+  Collector collector;
+  EngineStats meanwhile;
+  const auto come = [&] {
+    for (int i = 1; i < 4; i++) EXPECT_TRUE(engine->submit(request_of(3, 2), collector.sink(i)).ok());
+  };
+  const auto note = [&] { meanwhile = engine->stats(); };
+  const Sink sink = testing::when_delivered(20, note, testing::when_delivered(1, come, collector.sink(0)));
+  ASSERT_TRUE(engine->submit(request_of(3, 100), sink).ok());
+  for (int i = 0; i < 4; i++) collector.wait(i);
+  EXPECT_EQ(meanwhile.running, 1);
+  EXPECT_EQ(meanwhile.queued, 3);
+  testing::expect_idle(*engine);
+}
+
 TEST_F(EngineTest, CancelEndsRunningAndWaitingRequests) {
   auto engine = make(512, 0, 64, 1);
   Collector collector;

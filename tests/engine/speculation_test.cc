@@ -332,6 +332,21 @@ TEST_F(Speculation, ADraftModelWithOtherTokensIsRefused) {
   }
 }
 
+// With the same tokenizer: the model may sample a token that the draft model has no row for.
+TEST_F(Speculation, ADraftModelWithFewerRowsIsRefused) {
+  const TinyModel padded("qwen35_flat_tied");
+  padded.set_config("vocab_size", 300);
+  padded.edit_tensors([](const std::string& name, std::vector<int64_t>& shape, std::string& bytes) {
+    if (name != "model.embed_tokens.weight") return;
+    const std::string row = bytes.substr(0, bytes.size() / shape[0]);
+    for (; shape[0] < 300; shape[0]++) bytes += row;
+  });
+  const auto engine = Engine::create(options_of(padded, flat_.get()));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.error().message.find("same tokenizer"), std::string::npos) << engine.error().message;
+  EXPECT_TRUE(Engine::create(options_of(*flat_, &padded)).ok());
+}
+
 TEST_F(Speculation, StopStringsInsideADraftEndTheAnswer) {
   const auto engine = start(options_of(*flat_, flat_.get()));
   const Request free = request_of(20, 60, 0.9f);
