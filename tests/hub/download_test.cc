@@ -304,6 +304,33 @@ TEST_F(Download, RedirectsInACircleEnd) {
   EXPECT_LT(asked, 20);
 }
 
+// An address elsewhere is good for one request, so a long download is redirected more often than a circle may
+// be.
+TEST_F(Download, ManyAddressesMayExpire) {
+  constexpr size_t kPiece = 300'000, kPieces = 11;
+  const std::string content = content_of(kPieces * kPiece);
+  std::atomic<int> addresses = 0, used = 0;
+  RawHttpServer other([&](const Asked& asked, const Send& send) {
+    if (asked.target != fmt::format("/{}", addresses.load()) || used == addresses) {
+      send(http_answer("expired", "Retry-After: 0\r\n", "403 Forbidden"));
+      return;
+    }
+    used = addresses.load();
+    const std::string part = part_of(content, asked);
+    const size_t body = part.find("\r\n\r\n") + 4;
+    send(std::string_view(part).substr(0, body + kPiece));
+  });
+  serve([&](const Asked&, const Send& send) {
+    const std::string target = other.url(fmt::format("/{}", ++addresses));
+    send(http_answer("", "Location: " + target + "\r\n", "302 Found"));
+  });
+  plan(content);
+  const auto done = run();
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(stored(), content);
+  EXPECT_GT(addresses, 8);
+}
+
 // Sends the head of the part that is asked for, of a file of so many bytes. Returns where the part begins.
 size_t begin_part(const Asked& asked, const Send& send, size_t bytes) {
   size_t from = 0, last = 0;
