@@ -258,7 +258,7 @@ def main():
     model = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "models/hybrid-146m"))
     check, flags, repository = Check(), known_flags(program), check_links.Repository(ROOT)
     with open(make_cli_page.PAGE) as file:
-        check.note("docs/cli.md", None if file.read() == make_cli_page.page(program) else
+        check.note("docs/cli.md", None if file.read() == make_cli_page.page([program]) else
                    "out of date: run tools/make_cli_page.py")
     with Hub(repos(model)) as hub:
         for page in PAGES:

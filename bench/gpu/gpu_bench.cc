@@ -433,7 +433,7 @@ void expert_kernels(double bandwidth, double flops) {
   std::vector<nn::Moe> layers;
   for (int i = 0; i < 4; i++) layers.push_back(random_moe(s));
   const auto norm = random_tensor({s.hidden}, 1, 0.1f);
-  const double all = static_cast<double>(layers[0].gate.weight.bytes() * 3);
+  const double all = static_cast<double>(layers[0].gate->weight.bytes() * 3);
   for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048, 4096}) {
     const auto x = random_tensor({rows, s.hidden}, 0, 1);
     const nn::Norm n{{norm, 1e-6f}};

@@ -215,9 +215,9 @@ class Busy:
         """Medians of MB in each tenth, and in percent the growth from the fourth to sixth tenth to the last three, by their peaks.
 
         Before, models, adapters and caches are still filled; single tenths differ by 5 %, by what is loaded just then."""
-        size = max(1, len(self.memory) // 10)
-        tenths = [statistics.median(mib for _, _, mib in self.memory[i:i + size]) for i in range(0, size * 10, size) if self.memory[i:i + size]]
-        return tenths, 100 * (max(tenths[-3:]) / max(tenths[3:6] or tenths) - 1)
+        count = len(self.memory)
+        tenths = [statistics.median(mib for _, _, mib in self.memory[count * i // 10:count * (i + 1) // 10]) for i in range(10)]
+        return tenths, 100 * (max(tenths[-3:]) / max(tenths[3:6]) - 1)
 
 
 def main():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import importlib.util
 import os
@@ -49,11 +50,26 @@ def find_binary() -> str:
     )
 
 
+def driver_version() -> int:
+    """The CUDA version of the NVIDIA driver, such as 13; 0 if there is none."""
+    version = ctypes.c_int()
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (AttributeError, OSError):
+        return 0
+    return 0 if status else version.value // 1000
+
+
 def environment() -> Dict[str, str]:
-    """That of the program. CUDA's run-time compiler, if pip has installed it, is where no loader looks."""
+    """That of the program. CUDA's run-time compiler, if pip has installed it, is where no loader looks.
+
+    Of several, the newest that the driver can use."""
     spec = importlib.util.find_spec("nvidia")
     folders = (spec and spec.submodule_search_locations) or []
     found = [path for folder in folders for path in glob.glob(glob.escape(folder) + "/*/lib/libnvrtc.so.1[23]")]
+    if len(found) > 1:
+        driver = driver_version()
+        found = [path for path in found if int(path.rpartition(".")[2]) <= driver] or found
     newest = {NVRTC: max(found, key=os.path.basename)} if found else {}
     return {**newest, **os.environ}
 

@@ -122,7 +122,7 @@ void keep_little_freed_memory() {
   // then stay in the heaps.
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
-  mallopt(M_ARENA_MAX, 4);
+  if (!std::getenv("MALLOC_ARENA_MAX")) mallopt(M_ARENA_MAX, 4);
 #endif
 }
 

@@ -27,7 +27,8 @@ uint64_t read_linux_memory(const std::string& root);
 
 // From now on the allocator returns each freed block of 4 MiB or more to the system (glibc otherwise raises
 // this size to that of the largest block freed so far), and all threads share four heaps (glibc otherwise
-// makes eight for each core, and each keeps what it freed). Call it before the first thread starts.
+// makes eight for each core, and each keeps what it freed; $MALLOC_ARENA_MAX says another number). Call it
+// before the first thread starts.
 void keep_little_freed_memory();
 // Prevents the process's present memory from being swapped out. Error (unsupported): the system forbids it
 // (the message says how to allow it), or does not support it.

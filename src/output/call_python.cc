@@ -12,23 +12,16 @@ namespace {
 
 constexpr size_t kMaxKeywords = 1024;
 
-using Arguments = std::vector<std::pair<std::string, std::string>>;  // names and values as JSON
-
 // LFM2 writes all arguments as one at times, under a word of the tool's schema: f(properties={"path": "a"}).
-// The arguments within, if the tool has some of them and none of that name; otherwise nothing.
-std::optional<Arguments> unwrapped(const Json& tools, std::string_view tool, const Arguments& arguments) {
+// Whether this is one, the value an object: the tool has some of its members as arguments, and none of the
+// name.
+bool is_wrapper(const Json& tools, std::string_view tool, std::string_view name, std::string_view value) {
   constexpr std::string_view kWords[] = {"properties", "parameters", "arguments", "args", "kwargs"};
-  if (arguments.size() != 1 || !std::ranges::count(kWords, arguments[0].first)) return std::nullopt;
+  if (std::ranges::find(kWords, name) == std::end(kWords)) return false;
   const auto known = parameter_names(tools, tool);
-  const auto inner = parse_json(arguments[0].second);
-  if (known.contains(arguments[0].first) || !inner.ok() || !inner->is_object()) return std::nullopt;
-  Arguments out;
-  bool fits = false;
-  for (const auto& [name, value] : inner->items()) {
-    fits = fits || known.contains(name);
-    out.emplace_back(name, dump_json(value));
-  }
-  return fits ? std::optional(out) : std::nullopt;
+  const auto inner = parse_json(value);
+  if (known.contains(name) || !inner.ok() || !inner->is_object()) return false;
+  return std::ranges::any_of(inner->items(), [&](const auto& one) { return known.contains(one.key()); });
 }
 
 }  // namespace
@@ -71,8 +64,11 @@ std::optional<Scan> CallScanner::python_arguments() {
     if (value.error) return Scan::broken;
     if (value.json) keep_argument(std::move(*value.json));
   }
-  if (auto inner = unwrapped(*tools_, name_, arguments_)) arguments_ = std::move(*inner);
+  std::optional<std::string> inner;
+  if (arguments_.size() == 1 && is_wrapper(*tools_, name_, arguments_[0].first, arguments_[0].second))
+    inner = arguments_[0].second;
   if (!take_function()) return Scan::broken;
+  if (inner) calls_.back().arguments = std::move(*inner);
   step_ = Step::after_python;
   return std::nullopt;
 }

@@ -243,6 +243,8 @@ TEST(PythonCalls, AWordOfTheSchemaAroundAllArgumentsIsLeftOut) {
   };
   for (const char* word : {"properties", "parameters", "arguments", "args", "kwargs"})
     reads(std::string(word) + R"(={"path": "12", "limit": 3})", R"({"path": "12", "limit": 3})");
+  reads(R"(args={"limit": 12345678901234567890123, "free": 1.10})",
+        R"({"limit": 12345678901234567890123, "free": 1.10})");
   reads("arguments={'unknown': 1}", R"({"arguments": {"unknown": 1}})");
   reads("arguments={}", R"({"arguments": {}})");
   reads("arguments='path'", R"({"arguments": "path"})");

@@ -401,6 +401,11 @@ def test_cudas_compiler_is_found_where_pip_installs_it(monkeypatch, tmp_path):
         file.write_text("")
         assert told() == str(made[min(made.index(file), 1)])
     assert told(ANABRANCH_NVRTC="/mine") == "/mine"
+    # A driver for CUDA 12 cannot use the newest; a compiler that fits no driver is named in the program's message.
+    for driver, library in ((12080, made[0]), (13010, made[1]), (11080, made[1])):
+        source = f"int cuDriverGetVersion(int *version) {{ *version = {driver}; return 0; }}"
+        subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", tmp_path / "libcuda.so.1"], input=source, text=True, check=True)
+        assert told(LD_LIBRARY_PATH=str(tmp_path)) == str(library)
 
 
 def test_the_package_is_whole():

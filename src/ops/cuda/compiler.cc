@@ -251,6 +251,7 @@ const char* wheel_of(int driver) {
 }  // namespace
 
 std::string no_compiler(int driver) {
+  if (driver < 12) return fmt::format("the NVIDIA driver is for CUDA {}: update it, to 12 or later", driver);
   return fmt::format(
       "CUDA's run-time compiler was not found (libnvrtc.so.13 or .12): install the CUDA toolkit, or run `pip "
       "install {}` in the environment of anabranch's Python package, which finds it there; without the "
@@ -260,7 +261,7 @@ std::string no_compiler(int driver) {
 
 std::string compiler_unsupported(int capability, int driver) {
   const Nvrtc& n = nvrtc();
-  if (n.missing) return no_compiler(driver);
+  if (n.missing || driver < 12) return no_compiler(driver);
   if (!n.unsupported.empty()) return n.unsupported;
   if (n.major > driver)
     return fmt::format(
