@@ -21,7 +21,7 @@ namespace anabranch::ops::cuda {
 // Says why nothing can be compiled for a device of this compute capability (90: 9.0) and a driver for this
 // CUDA version (12, 13); empty: it can.
 std::string compiler_unsupported(int capability, int driver);
-// Its reason where NVRTC is not found.
+// Its reason where NVRTC is not found, or the driver is for a CUDA version before 12.
 std::string no_compiler(int driver);
 
 enum class Source {

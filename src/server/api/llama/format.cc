@@ -66,24 +66,24 @@ std::string LlamaWriter::event(size_t choice, const OutputEvent& event, const st
     c.text += event.text;
     return "";
   }
-  // Clients expect the probabilities of one token in a part: tokens that come at once (a draft's) are taken
-  // apart.
   const Json probabilities = std::exchange(c.logprobs, Json::array()),
              ids = std::exchange(c.tokens, Json::array());
-  if (probabilities.size() < 2 || probabilities.size() != ids.size() || !spell(probabilities, event.text)) {
-    Json json = part(choice, event.text);
-    json["tokens"] = ids;
-    if (!probabilities.empty()) json["completion_probabilities"] = probabilities;
+  // later: how many of the sampled tokens come in later parts.
+  const auto write = [&](const std::string& text, const Json& tokens, const Json& some, size_t later) {
+    Json json = part(choice, text);
+    json["tokens"] = tokens;
+    json["tokens_predicted"] = c.predicted - static_cast<int>(later);
+    if (!some.empty()) json["completion_probabilities"] = some;
     return data_event(json);
-  }
+  };
+  if (probabilities.size() < 2 || probabilities.size() != ids.size() || !spell(probabilities, event.text))
+    return write(event.text, ids, probabilities, 0);
+  // Clients expect the probabilities of one token in a part: tokens that come at once (a draft's) are taken
+  // apart.
   std::string out;
-  for (size_t i = 0; i < ids.size(); i++) {
-    Json json = part(choice, string_at(probabilities[i], "token"));
-    json["tokens"] = Json::array({ids[i]});
-    json["completion_probabilities"] = Json::array({probabilities[i]});
-    json["tokens_predicted"] = c.predicted - static_cast<int>(ids.size() - 1 - i);
-    out += data_event(json);
-  }
+  for (size_t i = 0; i < ids.size(); i++)
+    out += write(string_at(probabilities[i], "token"), Json::array({ids[i]}), Json::array({probabilities[i]}),
+                 ids.size() - 1 - i);
   return out;
 }
 
